@@ -15,17 +15,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kitctl import targets
 from kitctl.api.job import Job
-from kitctl.code.sources import sources
-from kitctl.render.templates import check_folder
-from kitctl.spec.job_spec import JobSpec
 from kitctl.state import phase as state
 from kitctl.state.checks import Finding
 from kitctl.state.phase import JobState
 from kitctl.targets import Change, Submission, Target, TargetOptions
+
+if TYPE_CHECKING:
+    from kitctl.spec.job_spec import JobSpec
 
 
 class Client:
@@ -133,6 +133,9 @@ class Client:
         templates: Path | None = None,
         remarks: bool = True,
     ) -> Submission:
+        from kitctl.code.sources import sources  # noqa: PLC0415 - for submissions: others start sooner without
+        from kitctl.render.templates import check_folder  # noqa: PLC0415 - as above
+
         spec, folder = spec.in_namespace(self.namespace), folder or Path.cwd()
         submission = Submission(
             spec=spec,

@@ -8,22 +8,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from kitctl.api.snapshot_client import SnapshotClient
 from kitctl.base import printable
 from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.output.view.page import Page, shown
 from kitctl.output.view.text import failure_lines, job_page
-from kitctl.state import history, members, running_job, stacks, summary
 from kitctl.state import logs as log
 from kitctl.state import phase as state
-from kitctl.state.checks import Finding
-from kitctl.state.history import JobHistory
+from kitctl.state import summary
 from kitctl.state.phase import JobState
-from kitctl.state.stacks import NodeStacks
 from kitctl.state.why.explain import Explanation, explain
 from kitctl.targets import Session, SnapshotStore, Target
+
+if TYPE_CHECKING:
+    from kitctl.api.snapshot_client import SnapshotClient
+    from kitctl.state.checks import Finding
+    from kitctl.state.history import JobHistory
+    from kitctl.state.members import Members
+    from kitctl.state.stacks import NodeStacks
 
 RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job continues meanwhile
 REPR_SECONDS = 3.0  # a notebook waits for it, and shows something else
@@ -148,6 +152,8 @@ class Job:
         Raises:
             NotFound: a rank or a node that is selected has never been one of the job's, and can become none.
         """
+        from kitctl.state import members
+
         if selected.ranks or selected.nodes:
             members.check(selected, self.target.job(self.namespace, self.name), lambda: self._logged(selected))
         batches = self.target.follow(self.namespace, self.name)
@@ -157,6 +163,8 @@ class Job:
 
     def _checked(self, lines: Iterator[log.Line], selected: log.Filter) -> Iterator[log.Line]:
         """The lines; then an error if one selects what the job does not have."""
+        from kitctl.state import members
+
         logged = members.Members()
         for line in lines:
             logged.add(line)
@@ -164,8 +172,10 @@ class Job:
         if not logged.have(selected):
             members.check(selected, self.target.job(self.namespace, self.name), lambda: logged)
 
-    def _logged(self, selected: log.Filter) -> members.Members:
+    def _logged(self, selected: log.Filter) -> Members:
         """The ranks and nodes that have logged something, as far as they are selected."""
+        from kitctl.state import members
+
         logged = members.Members()
         for line in itertools.chain.from_iterable(self.target.lines(self.namespace, self.name)):
             logged.add(line)
@@ -175,6 +185,8 @@ class Job:
 
     def check(self) -> Iterator[Finding]:
         """Diagnose it: what ``kitctl doctor NAME`` prints."""
+        from kitctl.state import running_job
+
         return running_job.check_job(self.target.job(self.namespace, self.name), time.time())
 
     def stacks(self, ranks: frozenset[int] = frozenset()) -> list[NodeStacks]:
@@ -184,6 +196,8 @@ class Job:
             ConflictError: no node of it runs.
             NotFound: it has no such rank.
         """
+        from kitctl.state import running_job, stacks
+
         facts = self.target.job(self.namespace, self.name)
         found = self.target.stacks(self.namespace, self.name, running_job.nodes_of(facts, ranks))
         if not found:
@@ -197,6 +211,8 @@ class Job:
             NotFound: it has no such rank.
             ConflictError: the rank's node is not running.
         """
+        from kitctl.state import running_job
+
         place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
         return self.target.run_in_rank(self.namespace, self.name, place, command, session)
 
@@ -213,6 +229,8 @@ class Job:
             ConflictError: the rank's node is not running.
             TargetError: there is no trace; with the reason.
         """
+        from kitctl.state import running_job
+
         place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
         return self.target.profile(self.namespace, self.name, place, steps, timeout)
 
@@ -223,6 +241,8 @@ class Job:
             NotFound: it has no such rank.
             ConflictError: the rank's node is not running, or the port is taken.
         """
+        from kitctl.state import running_job
+
         place = running_job.place_of(self.target.job(self.namespace, self.name), rank)
         self.target.forward_port(self.namespace, self.name, place, (local, remote), announce)
 
@@ -277,6 +297,8 @@ class Job:
             claim: that holds them; for a deleted job whose claim was not its own.
             image: that reads them; for a deleted job.
         """
+        from kitctl.api.snapshot_client import SnapshotClient
+
         store = SnapshotStore(namespace=self.namespace, name=self.name, claim=claim, image=image)
         return SnapshotClient(target=self.target, store=store)
 
@@ -286,6 +308,8 @@ class Job:
         Raises:
             KitError: there is none, with the reason.
         """
+        from kitctl.state import history
+
         found = self.target.history(self.namespace, self.name)
         if not history.writers(found):
             raise no_history(found, self.state())

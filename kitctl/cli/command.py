@@ -219,3 +219,23 @@ _HELP_ALL: Final = Option(
     callback=_show_all,
     help="Show all options and examples, and exit.",
 )
+
+
+def output_option(*formats: str, default: str = "text") -> Callable[[F], F]:
+    """``-o FORMAT``; a command that prints JSON prints the same as YAML, and does not know of it."""
+    known = [one for form in formats for one in (("json", "yaml") if form == "json" else (form,))]
+    return option(
+        *("-o", "--output"),
+        group="Output",
+        type=click.Choice(formats if "yaml" in formats else known),
+        default_text=default,
+        callback=None if "yaml" in formats else _chosen,
+        help="Output format.",
+    )
+
+
+def _chosen(ctx: click.Context, _option: click.Parameter, given: str | None) -> str | None:
+    from kitctl.cli.common import AS_YAML
+
+    ctx.meta[AS_YAML] = given == "yaml"
+    return "json" if given == "yaml" else given

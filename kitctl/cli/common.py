@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kitctl.state.series import Picture
 
 WIDEST_PLOT: Final = 160
+AS_YAML: Final = "kitctl.yaml"  # in a context: whether what would be JSON is printed as YAML
 
 
 def echo(text: str, *, nl: bool = True) -> None:
@@ -123,8 +124,21 @@ def echo_manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> 
 
 
 def echo_json(document: object, *, stream: bool = False) -> None:
-    """Print an object of ``kitctl.output.documents``; in a ``stream`` as one line."""
-    echo(encode(document, indent=-1 if stream else 2))
+    """Print an object of ``kitctl.output.documents``: with ``-o yaml`` as YAML; in a ``stream`` JSON is one line."""
+    ctx = click.get_current_context(silent=True)
+    if ctx and ctx.meta.get(AS_YAML):
+        echo(("---\n" if stream else "") + as_yaml(document), nl=False)
+    else:
+        echo(encode(document, indent=-1 if stream else 2))
+
+
+def as_yaml(value: object) -> str:
+    """What ``encode`` returns, as YAML."""
+    import json
+
+    import yaml
+
+    return yaml.safe_dump(json.loads(encode(value)), sort_keys=False, allow_unicode=True, width=WIDEST_PLOT)
 
 
 def encode(value: object, *, indent: int = 2) -> str:

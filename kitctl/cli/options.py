@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-__all__ = ["JobCommand", "JobRequest", "job_options", "output_option", "templates_option"]
+__all__ = ["JobCommand", "JobRequest", "job_options", "templates_option"]
 
 _SEPARATED: Final = "kitctl.separated"  # in a context: whether -- stands before the script
 
@@ -96,13 +96,6 @@ def _check_arguments(fields: Mapping[str, Any]) -> None:
 
         text = source(fields["command"], fields.get("workdir", ""))
         misplaced.check(click.get_current_context(), fields["command"], fields["args"], text)
-
-
-def output_option(*formats: str, default: str = "text") -> Callable[[F], F]:
-    """``-o FORMAT``."""
-    return option(
-        *("-o", "--output"), group="Output", type=click.Choice(formats), default_text=default, help="Output format."
-    )
 
 
 def templates_option(function: F) -> F:

@@ -11,19 +11,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from kitctl.base import plugins
 from kitctl.base.errors import UsageError
-from kitctl.code.code_tree import Sources
-from kitctl.spec.job_spec import JobSpec
-from kitctl.state.checks import Finding
-from kitctl.state.facts import JobFacts
-from kitctl.state.faults import FaultInjection
-from kitctl.state.history import JobHistory
-from kitctl.state.logs import Line
-from kitctl.state.running_job import RankPlace
-from kitctl.state.stacks import NodeStacks
+
+if TYPE_CHECKING:  # together they take long to import, and each command needs few of them
+    from kitctl.code.code_tree import Sources
+    from kitctl.spec.job_spec import JobSpec
+    from kitctl.state.checks import Finding
+    from kitctl.state.facts import JobFacts
+    from kitctl.state.faults import FaultInjection
+    from kitctl.state.history import JobHistory
+    from kitctl.state.logs import Line
+    from kitctl.state.running_job import RankPlace
+    from kitctl.state.stacks import NodeStacks
 
 BUILT_IN: Final = ("local", "cluster")
 

@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
 
     def answered(self: Transport, method: str, kind: str, path: str, **request: Any) -> Any:
         right = needed_right(method, path)
-        if right and self._client.configuration.api_key:
+        if right and self._connection.configuration.api_key:
             seen.add(right)
         return answer(self, method, kind, path, **request)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.kitctl.targets.cluster.apiserver import ApiServer
 
 HEAVY = {"torch", "kubernetes", "rich", "jinja2", "kittrain"}
 PROBE = """
@@ -48,6 +51,21 @@ def test_render_imports_neither_torch_nor_kubernetes() -> None:
     modules = imported_by("render", "--nodes", "2")
     assert "jinja2" in modules
     assert not modules & {"torch", "kubernetes", "rich", "kittrain"}
+
+
+def test_a_status_of_a_cluster_imports_neither_all_of_its_client_nor_what_submits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ApiServer() as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig(tmp_path)))
+        command = ["submit", "--name", "run", "--set", "snapshots.enabled=false", "--no-checks", "--workload", "toy"]
+        subprocess.run([sys.executable, "-m", "kitctl", *command], check=True, capture_output=True)
+        modules = imported_by("status", "run")
+    assert {"urllib3", "kitctl.targets.cluster.read.job_facts"} <= modules
+    assert not modules & (HEAVY | {"pydantic", "requests", "oauthlib", "websocket", "dateutil"})
+    assert not modules & {"kitctl.cli.flags", "kitctl.spec.job_spec", "kitctl.code.sources"}
+    rooms = ("kitctl.render", "kitctl.targets.cluster.submit", "kitctl.targets.cluster.checks")
+    assert not [one for one in modules if one.startswith(rooms)]
 
 
 def test_a_short_command_looks_for_no_garbage() -> None:

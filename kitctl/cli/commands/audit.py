@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command
+from kitctl.cli.command import Command, output_option
 from kitctl.cli.commands.snapshot_options import snapshot_client
 from kitctl.cli.common import echo, echo_json
-from kitctl.cli.options import output_option
 
 if TYPE_CHECKING:
     from kitctl.api.snapshot_client import SnapshotClient

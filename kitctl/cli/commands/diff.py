@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli.command import output_option
 from kitctl.cli.common import echo, echo_json, info
-from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
+from kitctl.cli.options import JobCommand, job_options, templates_option
 from kitctl.cli.target_options import target_options
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli.command import output_option
 from kitctl.cli.common import echo, echo_json
-from kitctl.cli.options import JobCommand, job_options, output_option
+from kitctl.cli.options import JobCommand, job_options
 from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:

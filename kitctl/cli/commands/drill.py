@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option, yes_option
+from kitctl.cli.command import Command, option, output_option, yes_option
 from kitctl.cli.common import confirm, echo, echo_json, info, seconds
-from kitctl.cli.options import output_option
 from kitctl.cli.target_options import member_option, named_job
 from kitctl.state.faults import FAULTS
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option
+from kitctl.cli.command import Command, option, output_option
 from kitctl.cli.common import echo, echo_json, info
-from kitctl.cli.options import output_option
 from kitctl.cli.target_options import job_or_all, namespace_option, target_options
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option
+from kitctl.cli.command import Command, option, output_option
 from kitctl.cli.common import echo_json, echo_log, info, seconds
-from kitctl.cli.options import output_option
 from kitctl.cli.target_options import member_option, named_job
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli.command import output_option
 from kitctl.cli.commands.submission import rendered
 from kitctl.cli.common import echo_manifests
-from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
+from kitctl.cli.options import JobCommand, job_options, templates_option
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option, yes_option
+from kitctl.cli.command import Command, option, output_option, yes_option
 from kitctl.cli.commands.snapshot_options import snapshot_client
 from kitctl.cli.common import confirm, echo, echo_json, info, save
-from kitctl.cli.options import output_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

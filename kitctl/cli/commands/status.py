@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command, option
+from kitctl.cli.command import Command, option, output_option
 from kitctl.cli.common import echo_job
-from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:

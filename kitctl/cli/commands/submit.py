@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import option, timeout_option
+from kitctl.cli.command import option, output_option, timeout_option
 from kitctl.cli.commands.submission import objects, rendered
 from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds
-from kitctl.cli.options import JobCommand, job_options, output_option, templates_option
+from kitctl.cli.options import JobCommand, job_options, templates_option
 from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:

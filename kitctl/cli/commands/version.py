@@ -7,9 +7,8 @@ import platform
 import click
 
 import kitctl
-from kitctl.cli.command import Command
+from kitctl.cli.command import Command, output_option
 from kitctl.cli.common import echo, echo_json
-from kitctl.cli.options import output_option
 from kitjob.names import DEFAULT_IMAGE
 
 EPILOG = """\b

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kitctl.cli.command import Command
+from kitctl.cli.command import Command, output_option
 from kitctl.cli.common import echo, echo_json
-from kitctl.cli.options import output_option
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:

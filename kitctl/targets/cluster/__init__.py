@@ -21,7 +21,7 @@ def connect(options: TargetOptions) -> ClusterTarget:
     from kitctl.targets.cluster.connection import kubeconfig  # noqa: PLC0415 - a quarter of a second
     from kitctl.targets.cluster.connection.api import Api  # noqa: PLC0415
 
-    api = Api(kubeconfig.api_client(options.context, options.kubeconfig), options.warn)
+    api = Api(kubeconfig.connection(options.context, options.kubeconfig), options.warn)
     return ClusterTarget(api, kubeconfig.current_context(options.context, options.kubeconfig), options.warn)
 
 

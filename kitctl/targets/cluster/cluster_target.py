@@ -1,4 +1,7 @@
-"""The commands of the cluster target: each is a few requests, and can be repeated after a crash between any two."""
+"""The commands of the cluster target: each is a few requests, and can be repeated after a crash between any two.
+
+A command imports what others do not need: reading a job's state must not take longer than its requests.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,31 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kitctl.base import documents, names
 from kitctl.base.errors import ConflictError, UnsupportedError
 from kitctl.kinds import of_object
-from kitctl.state.checks import Finding
-from kitctl.state.facts import JobFacts
-from kitctl.state.faults import FaultInjection
-from kitctl.state.history import JobHistory
-from kitctl.state.logs import Line
-from kitctl.state.running_job import RankPlace
-from kitctl.state.stacks import NodeStacks
 from kitctl.targets import Change, Session, SnapshotStore, Submission
-from kitctl.targets.cluster import pod_faults, pod_tools, port_forward
-from kitctl.targets.cluster.checks import cluster_checks
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.log_copies import LogCopies
-from kitctl.targets.cluster.queue import kueue, queues, run_control
-from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, lifecycle, past, pod_logs
-from kitctl.targets.cluster.read.agent_runs import count_missing
-from kitctl.targets.cluster.read.existing import wait_deleted
-from kitctl.targets.cluster.read.pod_logs import Source
+from kitctl.targets.cluster.queue import kueue, queues
+from kitctl.targets.cluster.read import events, finding, job_facts, last_lines
 from kitctl.targets.cluster.read.reports import history_tail, report
-from kitctl.targets.cluster.submit import claims, code_sending, helper_pod, preflight, submitting
 from kitctl.targets.conflicts import check_scale, snapshots_disabled
 from kitjob import variables
 from kitjob.report import Report
+
+if TYPE_CHECKING:
+    from kitctl.state.checks import Finding
+    from kitctl.state.facts import JobFacts
+    from kitctl.state.faults import FaultInjection
+    from kitctl.state.history import JobHistory
+    from kitctl.state.logs import Line
+    from kitctl.state.running_job import RankPlace
+    from kitctl.state.stacks import NodeStacks
+    from kitctl.targets.cluster.read.pod_logs import Source
 
 OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
@@ -53,6 +52,8 @@ class ClusterTarget:
 
     def submit(self, submission: Submission) -> None:
         """Create the job suspended, create its children, release it."""
+        from kitctl.targets.cluster.submit import submitting
+
         job = submitting.submit(self.api, submission, self._user(), self._warn)
         if submission.spec.outputs:
             what = f"{submission.spec.outputs} is one folder for all nodes and stays: {job_facts.outputs(job)}"
@@ -64,14 +65,20 @@ class ClusterTarget:
 
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
         """Check whether this cluster could run it."""
+        from kitctl.targets.cluster.checks import cluster_checks
+
         return cluster_checks.check_cluster(self.api, submission)
 
     def preview(self, submission: Submission) -> list[Change]:
         """What submitting would change."""
+        from kitctl.targets.cluster.submit import submitting
+
         return submitting.preview(self.api, submission, self._warn)
 
     def send_code(self, submission: Submission) -> dict[str, Any]:
         """Send its folder, without a job."""
+        from kitctl.targets.cluster.submit import code_sending
+
         return code_sending.publish(self.api, submission, self._warn)
 
     def jobs(self, namespace: str | None) -> list[JobFacts]:
@@ -120,10 +127,14 @@ class ClusterTarget:
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """The logs of the existing pods, and for deleted ones the copies on the claim."""
+        from kitctl.targets.cluster.read import pod_logs
+
         return pod_logs.lines(self.api, self._source(namespace, name))
 
     def follow(self, namespace: str, name: str) -> Iterator[list[Line]]:
         """All lines as they arrive, from before the first pod exists until the job has ended or is suspended."""
+        from kitctl.targets.cluster.read import pod_logs
+
         return pod_logs.follow(self.api, self._source(namespace, name))
 
     def scale(self, namespace: str, name: str, nodes: int) -> None:
@@ -133,6 +144,8 @@ class ClusterTarget:
             UsageError: the job is not elastic, or not for that many.
             UnsupportedError: its kind has no such change.
         """
+        from kitctl.targets.cluster.queue import run_control
+
         job = self._find(namespace, name)
         kind = of_object(job)
         low, _, high = kind.nodes(job).partition(":")
@@ -146,6 +159,8 @@ class ClusterTarget:
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""
+        from kitctl.targets.cluster.queue import run_control
+
         job = self._find(namespace, name)
         run_control.check_open(job)
         run_control.stop(self.api, job)
@@ -153,6 +168,9 @@ class ClusterTarget:
 
     def resume(self, namespace: str, name: str) -> None:
         """Start a suspended job again."""
+        from kitctl.targets.cluster.queue import run_control
+        from kitctl.targets.cluster.read import lifecycle
+
         job = self._find(namespace, name)
         run_control.check_open(job)
         run_control.start(self.api, job, lifecycle.UNCANCELLED)  # both fields, in case of a concurrent cancel
@@ -163,6 +181,9 @@ class ClusterTarget:
         Raises:
             ConflictError: the job has succeeded or failed: its object cannot be started again.
         """
+        from kitctl.targets.cluster.queue import run_control
+        from kitctl.targets.cluster.read import lifecycle
+
         job = self._find(namespace, name)
         end, _, _ = job_facts.result(job)
         if end in {"Succeeded", "Failed"}:
@@ -174,6 +195,9 @@ class ClusterTarget:
 
     def cancel(self, namespace: str, name: str) -> None:
         """Stop a job for good, and wait until no pod runs; everything else stays."""
+        from kitctl.targets.cluster.queue import run_control
+        from kitctl.targets.cluster.read import lifecycle
+
         job = self._find(namespace, name)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         run_control.check_open(job)
@@ -182,21 +206,29 @@ class ClusterTarget:
 
     def inject_fault(self, namespace: str, name: str, injection: FaultInjection) -> None:
         """Inject a fault into one of its pods, or a rank in it."""
+        from kitctl.targets.cluster import pod_faults
+
         job = self._find(namespace, name)
         own = [pod for pod in finding.pods(self.api, job) if of_object(job).owns_pod(job, pod)]
         pod_faults.inject(self.api, own, injection)
 
     def stacks(self, namespace: str, name: str, nodes: frozenset[int]) -> list[NodeStacks]:
         """The stacks of the ranks of running nodes: a command in the pod of each, all at once."""
+        from kitctl.targets.cluster import pod_tools
+
         return pod_tools.stacks(self.api, finding.pods(self.api, self._find(namespace, name)), nodes)
 
     def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
         """Run a command in the pod of a rank."""
+        from kitctl.targets.cluster import pod_tools
+
         pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
         return pod_tools.attend(self.api, pod, self._user(), place, command, session)
 
     def profile(self, namespace: str, name: str, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:
         """A trace of some steps of a rank."""
+        from kitctl.targets.cluster import pod_tools
+
         pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
         return pod_tools.profile(self.api, pod, place, steps, seconds)
 
@@ -204,6 +236,8 @@ class ClusterTarget:
         self, namespace: str, name: str, place: RankPlace, ports: tuple[int, int], announce: Callable[[str], object]
     ) -> None:
         """Forward a port to the pod of a rank."""
+        from kitctl.targets.cluster import pod_tools, port_forward
+
         pod = pod_tools.pod_of(finding.pods(self.api, self._find(namespace, name)), place.node)
         port_forward.serve(self.api, pod, self._user(), place, ports, announce)
 
@@ -213,6 +247,10 @@ class ClusterTarget:
         Raises:
             UnsupportedError: its outputs are to be deleted from a claim that stays.
         """
+        from kitctl.targets.cluster.queue import run_control
+        from kitctl.targets.cluster.read.existing import wait_deleted
+        from kitctl.targets.cluster.submit import claims
+
         job = self._find(namespace, name)
         kept = job_facts.keeps_outputs(job)
         if outputs and kept and not snapshots:
@@ -228,6 +266,8 @@ class ClusterTarget:
 
     def history(self, namespace: str, name: str) -> JobHistory:
         """What its objects say of its past, and what agents have written: read in a running pod, else in a helper."""
+        from kitctl.targets.cluster.read import past
+
         job = self._find(namespace, name)
         pods = finding.pods(self.api, job)
         folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
@@ -240,6 +280,8 @@ class ClusterTarget:
         return past.history(job, pods, b"".join(written), run=told, queued=queued, workload=workload, now=time.time())
 
     def _history_lines(self, job: Object, pods: list[Object], command: Sequence[str]) -> Iterator[bytes]:
+        from kitctl.targets.cluster.submit import helper_pod
+
         own = [pod for pod in pods if of_object(job).owns_pod(job, pod) and job_facts.is_running(pod)]
         if own:
             where = own[0]["metadata"]
@@ -252,6 +294,8 @@ class ClusterTarget:
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.rank.snapshots`` in a helper pod with the claim of a job, which may be deleted."""
+        from kitctl.targets.cluster.submit import helper_pod
+
         job, trainer = finding.lookup(self.api, store.namespace, store.name), None
         if job is None or not of_object(job).runs_kit(job):
             job, trainer = helper_pod.synthetic_job(self.api, store)
@@ -271,6 +315,8 @@ class ClusterTarget:
         self.api.transport.retry_seconds = seconds
 
     def _user(self) -> str:
+        from kitctl.targets.cluster.submit import preflight
+
         return preflight.user(self.api) or self._context.user
 
     def _find(self, namespace: str, name: str, *likely: str) -> Object:
@@ -278,6 +324,10 @@ class ClusterTarget:
 
     def _source(self, namespace: str, name: str) -> Source:
         """Where its lines come from."""
+        from kitctl.targets.cluster.log_copies import LogCopies
+        from kitctl.targets.cluster.read.agent_runs import count_missing
+        from kitctl.targets.cluster.read.pod_logs import Source
+
         found = self._find(namespace, name)
 
         def ended() -> bool:

@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes.client import Configuration
-from kubernetes.client.api_client import ApiClient
 
 from kitctl.base import names
 from kitctl.base.errors import NotFound, UnsupportedError, UsageError
 from kitctl.targets import Session
 from kitctl.targets.cluster.connection.api_errors import not_an_api_server
+from kitctl.targets.cluster.connection.kubeconfig import Connection
 from kitctl.targets.cluster.connection.resources import RESOURCES, Object, Resource, key_of
 from kitctl.targets.cluster.connection.transport import READ_SECONDS, Transport
 
@@ -36,9 +35,9 @@ class Api:
     be reached. A change names the uid of the object that was read, so another object of that name is never changed.
     """
 
-    def __init__(self, client: ApiClient, warn: Callable[[str], None]) -> None:
-        self._client = client
-        self.transport = Transport(client, warn)
+    def __init__(self, connection: Connection, warn: Callable[[str], None]) -> None:
+        self.connection = connection
+        self.transport = Transport(connection, warn)
         self.server = self.transport.server
         self._served: dict[str, str] = {}  # the version of an add-on's API group
 
@@ -241,14 +240,11 @@ class Api:
         where = self._socket(namespace, pod, "portforward", [("ports", str(port))])
         pod_session.forward(connection, partial(pod_exec.connect, *where))
 
-    def _socket(
-        self, namespace: str, pod: str, sub: str, query: list[tuple[str, str]]
-    ) -> tuple[Configuration, str, str | None]:
+    def _socket(self, namespace: str, pod: str, sub: str, query: list[tuple[str, str]]) -> tuple[Any, str, str | None]:
         """What a web socket to a pod takes: the client's configuration, the address, and the authorization."""
         path = RESOURCES["Pod"].path(namespace, pod, sub)
-        headers: dict[str, str] = {}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, "GET", None)
-        return self._client.configuration, f"{self.server}{path}?{urlencode(query)}", headers.get("authorization")
+        token = self.connection.authorization().get("authorization")
+        return self.connection.configuration, f"{self.server}{path}?{urlencode(query)}", token
 
     def _resource(self, kind: str) -> Resource:
         """Where the server has a kind.

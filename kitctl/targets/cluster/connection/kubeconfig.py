@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import urllib3
 import yaml
-from kubernetes import config
-from kubernetes.client import Configuration
-from kubernetes.client.api_client import ApiClient
 
 from kitctl.base.errors import UsageError
+from kitctl.targets.cluster.connection import client_modules
 
+_MODULES = client_modules.load()
+config = _MODULES.config
 UNUSABLE = (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError)
 
 
@@ -25,22 +26,36 @@ class Context(NamedTuple):
     user: str = ""
 
 
-def api_client(context: str | None, kubeconfig: Path | None) -> ApiClient:
-    """A client for the kubeconfig's context; in a pod without a kubeconfig, for the pod's service account.
+class Connection:
+    """A pool of connections to an API server, and what shows it who the user is."""
+
+    def __init__(self, configuration: Any) -> None:
+        self.configuration = configuration
+        self.server: str = configuration.host
+        self.pool: urllib3.PoolManager = _MODULES.rest.RESTClientObject(configuration).pool_manager
+
+    def authorization(self) -> dict[str, str]:
+        """The header with the user's token, which may be renewed for it; empty for a user with a certificate."""
+        found = self.configuration.auth_settings().get("BearerToken")
+        return {"authorization": found["value"]} if found and found["value"] else {}
+
+
+def connection(context: str | None, kubeconfig: Path | None) -> Connection:
+    """A connection for the kubeconfig's context; in a pod without a kubeconfig, for the pod's service account.
 
     Raises:
         UsageError: there is no such context, or the kubeconfig cannot be read.
     """
     path = str(kubeconfig) if kubeconfig else None
+    own = _MODULES.configuration.Configuration()
     try:
         if os.environ.get("KUBERNETES_SERVICE_HOST") and not (context or path or _has_kubeconfig()):
-            own = Configuration()
             config.load_incluster_config(own)
-            return ApiClient(own)
-        chosen: ApiClient = config.new_client_from_config(path, context)
+        else:
+            config.load_kube_config(path, context, client_configuration=own)
+        return Connection(own)
     except UNUSABLE as error:
         raise UsageError(f"the kubeconfig cannot be used: {error}", fix=_contexts(path)) from error
-    return chosen
 
 
 def current_context(context: str | None, kubeconfig: Path | None) -> Context:

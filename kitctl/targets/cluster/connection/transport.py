@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 import urllib3
-from kubernetes.client.api_client import ApiClient
 
 from kitctl.base.deadline import within
 from kitctl.base.errors import Unavailable
@@ -28,6 +27,7 @@ from kitctl.targets.cluster.connection.api_errors import (
     too_large,
     unreachable,
 )
+from kitctl.targets.cluster.connection.kubeconfig import Connection
 from kitctl.targets.cluster.connection.resources import Object
 
 T = TypeVar("T")
@@ -51,13 +51,13 @@ REDIRECT, ERROR = 300, 400  # HTTP's own
 class Transport:
     """Requests to one API server, as one user. Each warning of the server is printed once."""
 
-    def __init__(self, client: ApiClient, warn: Callable[[str], None]) -> None:
-        self._client = client
+    def __init__(self, connection: Connection, warn: Callable[[str], None]) -> None:
+        self._connection = connection
         self._warn = warn
         self._warned: set[str] = set()
         self._known = False  # whether it has ever answered
         self._away = False  # whether the user was warned of the current outage
-        self.server: str = client.configuration.host
+        self.server: str = connection.server
         self.retry_seconds = RETRY_SECONDS
 
     def json(self, method: str, kind: str, path: str, *, retried: bool = True, **request: Any) -> Object:
@@ -84,7 +84,7 @@ class Transport:
         """
 
         def once(seconds: float) -> urllib3.BaseHTTPResponse:
-            headers = self._headers("GET", path)
+            headers = self._headers()
             ask = partial(self._answer, "GET", kind, path, headers, query=query, read_seconds=read_seconds)
             try:
                 return within(seconds, ask) if read_seconds else ask()
@@ -136,7 +136,7 @@ class Transport:
     def _object(
         self, method: str, kind: str, path: str, seconds: float, *, content: str = JSON, **request: Any
     ) -> Object:
-        headers = self._headers(method, path, content)  # beforehand: a credential plug-in may ask the user
+        headers = self._headers(content)  # beforehand: a credential plug-in may ask the user
         once = partial(self._whole, method, kind, path, headers, **request)
         try:
             answer, data = within(seconds, once)
@@ -150,10 +150,8 @@ class Transport:
             raise not_an_api_server(self.server, answer.status, answer.headers, data)
         return found
 
-    def _headers(self, method: str, path: str, content: str = JSON) -> dict[str, str]:
-        headers = {"Accept": JSON, "Content-Type": content}
-        self._client.update_params_for_auth(headers, [], ["BearerToken"], path, method, None)
-        return headers
+    def _headers(self, content: str = JSON) -> dict[str, str]:
+        return {"Accept": JSON, "Content-Type": content, **self._connection.authorization()}
 
     def _whole(self, *where: Any, **request: Any) -> tuple[urllib3.BaseHTTPResponse, bytes]:
         """A response, and its body."""
@@ -187,7 +185,7 @@ class Transport:
     ) -> urllib3.BaseHTTPResponse:
         """Send a request once."""
         try:
-            answer: urllib3.BaseHTTPResponse = self._client.rest_client.pool_manager.request(
+            answer: urllib3.BaseHTTPResponse = self._connection.pool.request(
                 method,
                 self.server + path + (f"?{urlencode(query)}" if query else ""),
                 body=json.dumps(body) if body is not None else None,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from rich.console import Console
 
 from kitctl.api.job import Job
@@ -58,6 +59,16 @@ def test_json_has_the_text_itself(capsys: pytest.CaptureFixture[str]) -> None:
     main(["status", "job", "-o", "json"])
     shown = capsys.readouterr().out
     assert json.loads(shown)["failure"]["reason"] == EVIL
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown}
+
+
+@pytest.mark.parametrize("words", [("status", "job"), ("list",), ("why", "job"), ("doctor", "job"), ("version",)])
+def test_yaml_says_what_json_does(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main([*words, "-o", "json"])
+    as_json = json.loads(capsys.readouterr().out)
+    main([*words, "-o", "yaml"])
+    shown = capsys.readouterr().out
+    assert yaml.safe_load(shown) == as_json
     assert not {"\x1b", "\x07", "\u202e"} & {*shown}
 
 

@@ -149,7 +149,7 @@ def test_a_refused_connection_is_retried_once_the_server_has_answered(kit: Kit, 
     server.shutdown()
     server.server_close()
     target.retry_seconds = 0.1
-    target.api._client.rest_client.pool_manager.clear()
+    target.api.connection.pool.clear()
     with pytest.raises(Unavailable):
         target.jobs("default")
 
