@@ -14,7 +14,7 @@ from kitctl.base import printable
 from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.output.view.page import Page, shown
-from kitctl.output.view.text import failure_lines, job_page
+from kitctl.output.view.text import Look, failure_lines, job_page
 from kitctl.state import logs as log
 from kitctl.state import phase as state
 from kitctl.state import summary
@@ -56,7 +56,7 @@ class Job:
 
     def status(self, *, wide: bool = False) -> Page:
         """Its page, as ``kitctl status`` prints it; with ``wide`` all its nodes."""
-        return Page("\n".join(job_page(self.state(), time.time(), wide=wide)))
+        return Page("\n".join(job_page(self.state(), time.time(), Look(wide=wide))))
 
     def logs(self, *, rank: int | None = None, tail: int | None = 200, include: str = "") -> Page:
         """What it has logged, as ``kitctl logs`` prints it; ``lines`` and ``follow`` return lines as objects.

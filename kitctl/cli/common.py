@@ -15,6 +15,7 @@ from kitctl.base import printable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kitctl.output.view.text import Look
     from kitctl.state.phase import JobState
     from kitctl.state.series import Picture
 
@@ -40,9 +41,8 @@ def echo_plot(picture: Picture) -> None:
     from kitctl.output.view import chart
 
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    encoding = (sys.stdout.encoding or "").lower()
     width = shutil.get_terminal_size((100, 24)).columns
-    for line in chart.chart(picture, width=min(width, WIDEST_PLOT), colour=colour, unicode=encoding.startswith("utf")):
+    for line in chart.chart(picture, width=min(width, WIDEST_PLOT), colour=colour, unicode=shows_unicode()):
         click.echo(line, color=colour)
 
 
@@ -111,8 +111,24 @@ def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None
 
         echo_json(documents.job(job), stream=stream)
     else:
-        page = [job.name] if output == "name" else text.job_page(job, time.time(), wide=output == "wide")
+        page = [job.name] if output == "name" else text.job_page(job, time.time(), look(wide=output == "wide"))
         echo("\n".join(page))
+
+
+def look(*, wide: bool = False) -> Look:
+    """How a page looks where it is printed: as wide as the terminal, if that is one."""
+    from kitctl.output.view.text import Look
+
+    if not sys.stdout.isatty():
+        return Look(wide=wide)
+    import shutil
+
+    return Look(width=shutil.get_terminal_size().columns, unicode=shows_unicode(), wide=wide)
+
+
+def shows_unicode() -> bool:
+    """Whether what is printed can have other characters than ASCII."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def echo_manifests(objects: Iterable[Mapping[str, Any]], output: str | None) -> None:

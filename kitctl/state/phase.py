@@ -12,7 +12,7 @@ import msgspec
 from kitctl.base.quantity import duration
 from kitctl.state import summary
 from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
-from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Standstill, Termination
+from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Standstill, Termination, Trend
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet, or again, since it waits in a queue
@@ -95,6 +95,10 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """The failure that the ranks recover from, until they take a step. Null: none, or its node has told no more."""
     standstill: Standstill | None = None
     """What the ranks do while none takes a step for unusually long: no judgement. Null: they do, or none runs."""
+    last_step: float | None = None
+    """When a step was last taken. Null: none yet, or not reported."""
+    trend: Trend = Trend()
+    """Loss and throughput over the run, for a curve."""
     last_recovery: RecoveryTimings | None = None
     """The last recovery. Null: none, or not reported."""
     failures: tuple[PastFailure, ...] = ()
@@ -147,6 +151,8 @@ def derive(facts: JobFacts) -> JobState:
         slow=report.slow if phase == "Running" else {},
         last_failure=_last_told(facts) if phase in {"Starting", "Running", "Recovering"} else None,
         standstill=report.standstill if phase == "Running" else None,
+        last_step=report.last_step or None,
+        trend=report.trend,
         last_recovery=report.last_recovery,
         failures=report.failures,
     )

@@ -124,7 +124,7 @@ for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
             assert module.name.startswith("kittrain.integrations."), module.name
             assert error.name in {"accelerate", "lightning", "transformers"}, error
 """
-    done = imports(code, "kitctl", "click", "jinja2", "kubernetes", "msgspec", "rich", "yaml")
+    done = imports(code, "kitctl", "click", "jinja2", "kubernetes", "msgspec", "yaml")
     assert done.returncode == 0, done.stderr
 
 

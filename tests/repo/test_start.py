@@ -10,7 +10,7 @@ import pytest
 
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 
-HEAVY = {"torch", "kubernetes", "rich", "jinja2", "kittrain"}
+HEAVY = {"torch", "kubernetes", "jinja2", "kittrain"}
 PROBE = """
 import atexit, sys
 atexit.register(lambda: print(*sorted(sys.modules), file=sys.stderr))
@@ -50,7 +50,7 @@ def test_help_of_the_group_imports_no_command_and_no_spec() -> None:
 def test_render_imports_neither_torch_nor_kubernetes() -> None:
     modules = imported_by("render", "--nodes", "2")
     assert "jinja2" in modules
-    assert not modules & {"torch", "kubernetes", "rich", "kittrain"}
+    assert not modules & {"torch", "kubernetes", "kittrain"}
 
 
 def test_a_status_of_a_cluster_imports_neither_all_of_its_client_nor_what_submits(

@@ -154,6 +154,17 @@ class Standstill(Record):
     """What the ranks do meanwhile."""
 
 
+class Trend(Record):
+    """Curves of few points, since this agent has led the run: the longer that is, the longer a point is."""
+
+    seconds: float = 0.0
+    """How long a point is."""
+    loss: tuple[float, ...] = ()
+    """The loss, the oldest first."""
+    speed: tuple[float, ...] = ()
+    """Samples per second, or steps per second of a script with a loop of its own."""
+
+
 class Report(Record):
     """What the agent of rank 0 publishes about the group."""
 
@@ -181,6 +192,10 @@ class Report(Record):
     """By rank, its step time divided by that of the others, for ranks that stay slow."""
     standstill: Standstill | None = None
     """What the ranks do while none takes a step for unusually long. Null: they do."""
+    last_step: float = 0.0
+    """When a step was last taken. 0: none yet."""
+    trend: Trend = Trend()
+    """Loss and throughput."""
     last_recovery: RecoveryTimings | None = None
     """The last recovery."""
     failures: tuple[PastFailure, ...] = ()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option, output_option
-from kitctl.cli.common import echo, echo_json, info
+from kitctl.cli.common import echo, echo_json, info, look
 from kitctl.cli.target_options import namespace_option, target_options
 
 if TYPE_CHECKING:
@@ -62,6 +62,6 @@ def command(
     elif output == "name":
         echo("".join(f"{job.name}\n" for job in jobs), nl=False)
     elif jobs:
-        echo("\n".join(text.job_list(jobs, time.time(), namespaces=all_namespaces, wide=output == "wide")))
+        echo("\n".join(text.job_list(jobs, time.time(), look(wide=output == "wide"), namespaces=all_namespaces)))
     else:
         info("no jobs in any namespace" if all_namespaces else f"no jobs in namespace {namespace!r}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option, output_option
-from kitctl.cli.common import echo_job
+from kitctl.cli.common import echo_job, shows_unicode
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def _watch(job: Job, output: str | None) -> JobState:
 
     states = job.states()
     try:
-        if sys.stdout.isatty() and output is None:
+        if sys.stdout.isatty() and output in {None, "wide"} and sys.platform != "win32":
             from kitctl.output.view import live
 
-            return live.watch(states)
+            return live.watch(states, wide=output == "wide", unicode=shows_unicode())
         seen = next(states)
         echo_job(seen, output, stream=True)
         for after in states:

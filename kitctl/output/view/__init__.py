@@ -1,4 +1,4 @@
 """Format states as text: tables, a job's page, progress. Makes no requests.
 
-Only ``live`` imports ``rich``: plain text must be fast, and the same in a pipe.
+Only ``screen`` knows of a terminal: text is the same in a pipe, but for a width.
 """

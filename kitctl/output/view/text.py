@@ -5,33 +5,60 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kitctl.base import printable
 from kitctl.base.quantity import duration, pluralize, significant
-from kitctl.output.view.columns import columns
-from kitctl.state.phase import JobState, NodeState
+from kitctl.output.view.layout import facts, sparkline, table
+from kitctl.output.view.nodes import node_table
+from kitctl.state.phase import JobState
 from kitctl.state.why.explain import explain
 from kitjob.report import Progress, RecoveryTimings, Termination
 
-_LIST = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LOSS", "RESTARTS", "AGE")
+_LIST: Final = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LAST STEP", "LOSS", "RESTARTS", "AGE")
+_LIST_SPARE: Final = ("KIND", "TARGET", "SNAPSHOT", "RANKS", "RESTARTS", "LOSS", "AGE", "LAST STEP", "NODES")
 SLOW_SNAPSHOT: Final = 5.0  # seconds
 _WIDE = ("TARGET", "KIND", "SNAPSHOT", "REASON")
-_NODES = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
 _MAX_FAILURES = 3  # different failures that are shown
-_MAX_ROWS = 32  # rows of nodes that fit a screen
+CURVE: Final = 32  # columns of a curve
 
 
-def job_list(jobs: Sequence[JobState], now: float, *, namespaces: bool = False, wide: bool = False) -> list[str]:
+class Look(NamedTuple):
+    """How a page looks.
+
+    Attributes:
+        width: columns of the terminal; None: there is none, so nothing is wrapped, left out or drawn.
+        unicode: whether it can show other characters than ASCII.
+        wide: whether all nodes are shown, one by one.
+    """
+
+    width: int | None = None
+    unicode: bool = True
+    wide: bool = False
+
+
+PLAIN: Final = Look()
+
+
+def job_list(jobs: Sequence[JobState], now: float, look: Look = PLAIN, *, namespaces: bool = False) -> list[str]:
     """One line per job."""
-    header = (("NAMESPACE",) if namespaces else ()) + _LIST + (_WIDE if wide else ())
-    return columns(header, [_list_row(job, now, namespaces=namespaces, wide=wide) for job in jobs])
+    header = (("NAMESPACE",) if namespaces else ()) + _LIST + (_WIDE if look.wide else ())
+    rows = [_list_row(job, now, namespaces=namespaces, wide=look.wide) for job in jobs]
+    return table(header, rows, look.width, _LIST_SPARE)
 
 
-def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
-    """One job, the most important first; with ``wide`` all its nodes, else only outliers if there are many."""
+def job_page(job: JobState, now: float, look: Look = PLAIN) -> list[str]:
+    """One job, the most important first."""
+    head = facts([row for row in _facts(job, now, look) if row[1]], look.width)
+    nodes = node_table(job.nodes, now, wide=look.wide, width=look.width)
+    failed = failure_lines(job.failure)
+    return [*head, "", *nodes, *([""] if failed else []), *failed]
+
+
+def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
     found = explain(job, now)
-    facts = [
+    curves = look.width is not None and look.unicode
+    return [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
         ("Fix", found.fix),
@@ -41,6 +68,8 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
         ("Nodes", _nodes(job)),
         ("Progress", progress_line(job.progress)),
+        ("Loss", _curve(job.trend.loss) if curves else ""),
+        ("Speed", _curve(job.trend.speed) if curves else ""),
         (
             "Metrics",
             "  ".join(
@@ -54,11 +83,12 @@ def job_page(job: JobState, now: float, *, wide: bool = False) -> list[str]:
         ("Failures", _failures(job)),
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
-    width = max(len(name) for name, _ in facts) + 3
-    head = [printable.line(f"{name:<{width}}{text}") for name, text in facts if text]
-    shown, rest = (job.nodes, []) if wide else _outliers(job.nodes)
-    failed = failure_lines(job.failure)
-    return [*head, "", *columns(_NODES, _node_rows(shown, now)), *rest, *([""] if failed else []), *failed]
+
+
+def _curve(values: Sequence[float]) -> str:
+    """``▁▂▃▅█  0.12 to 2.3``."""
+    drawn = sparkline(values, CURVE)
+    return f"{drawn}  {significant(min(values))} to {significant(max(values))}" if drawn else ""
 
 
 def progress_line(progress: Progress) -> str:
@@ -105,7 +135,8 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         job.phase,
         job.node_range if job.finished else f"{job.ready_nodes}/{job.node_range}",
         str(job.world_size or "-"),
-        _step(job, now),
+        "-" if progress.step is None else str(progress.step),
+        _last_step(job, now),
         "-" if progress.loss is None else f"{progress.loss:.4f}",
         str(job.restarts),
         duration(now - job.created),
@@ -117,15 +148,15 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
     )
 
 
-def _step(job: JobState, now: float) -> str:
-    """``120``, or ``120 (42s ago)`` if that is unusually long."""
-    step, still = job.progress.step, job.standstill
-    return "-" if step is None else f"{step} ({duration(now - still.since)} ago)" if still else str(step)
+def _last_step(job: JobState, now: float) -> str:
+    """``3s``; of a job that trains."""
+    last = job.standstill.since if job.standstill else job.last_step
+    return "-" if last is None or job.progress.step is None or job.phase != "Running" else duration(now - last)
 
 
 def _nodes(job: JobState) -> str:
-    ranks = f", {job.world_size} ranks" if job.world_size else ""
-    restarts = f", {job.restarts} restart{'s'[: job.restarts > 1]}" if job.restarts else ""
+    ranks = f", {pluralize(job.world_size, 'rank')}" if job.world_size else ""
+    restarts = f", {pluralize(job.restarts, 'restart')}" if job.restarts else ""
     train, _, spares = job.node_range.partition("+")
     ready = f", {len(job.spares)} of {pluralize(int(spares), 'spare')} ready" if spares else ""
     return f"{job.node_range if job.finished else f'{job.ready_nodes} of {train} up{ready}'}{ranks}{restarts}"
@@ -164,35 +195,3 @@ def _failures(job: JobState) -> str:
         for (node, rank, cause), count in counts.items()
     ]
     return f"{'' if len(shown) <= _MAX_FAILURES else '...; '}{'; '.join(shown[-_MAX_FAILURES:])}"
-
-
-def _outliers(nodes: Sequence[NodeState]) -> tuple[Sequence[NodeState], list[str]]:
-    """Of many nodes those that differ from the majority, and a line that counts the others."""
-    if len(nodes) <= _MAX_ROWS:
-        return nodes, []
-    (majority, _), *_ = Counter((node.state, node.reason) for node in nodes).most_common(1)
-    outliers = [node for node in nodes if (node.state, node.reason) != majority][:_MAX_ROWS]
-    others = Counter(node.state for node in nodes) - Counter(node.state for node in outliers)
-    counted = ", ".join(f"{count} {state.lower()}" for state, count in others.most_common())
-    return outliers, [f"{'...' if outliers else ''}{' and ' if outliers else ''}{counted} (-o wide shows all)"]
-
-
-def _node_rows(nodes: Sequence[NodeState], now: float) -> list[list[str]]:
-    return [
-        [
-            str(node.index),
-            node.state,
-            _ranks(node.ranks),
-            node.pod,
-            node.host or "-",
-            str(node.restarts),
-            "-" if node.since is None else duration(now - node.since),
-            node.reason,
-        ]
-        for node in nodes
-    ]
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    """``0-3``; they are consecutive."""
-    return "-" if not ranks else f"{ranks[0]}" if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"

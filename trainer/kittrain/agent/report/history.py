@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from kitjob import timeline
-from kitjob.report import RankProgress, RecoveryTimings
+from kitjob.report import RankProgress, RecoveryTimings, Trend
 from kitjob.thinning import thin
 from kitjob.timeline import AgentState, Clock, Event, Line, Row, State, What, Writer
 from kittrain.agent.report.history_file import SUFFIX, HistoryFile
+from kittrain.agent.report.trend import Curve
 from kittrain.job.env import NodeEnv
 from kittrain.system.heartbeat import Phase
 
@@ -83,6 +84,8 @@ class History:
         self._snapshot: float | None = None  # when the last one was published
         self._saved: int | None = None  # its step
         self._evaluated = 0.0
+        self.last_step = 0.0  # when one was last seen
+        self._loss, self._speed = Curve(), Curve()
         self._told: RecoveryTimings | int | None = None  # the recovery, or the round with lost steps
         self._started = self.now
         name = f"{self._started * 1000:013.0f}-{os.getpid()}"
@@ -188,10 +191,23 @@ class History:
             **_progress(known if sums.first else None),  # before the first step it is the last round's
         )
         self._put(row)
+        self._draw(row)
         self._row = _Sums(ranks.read_at, phases, step, busy, first=sums.first)
         if known:
             self._snapshot_of(known)
             self._evaluation(phase, phases)
+
+    @property
+    def trend(self) -> Trend:
+        """Curves of what ranks did, as far as this node knows it."""
+        each = max(self._loss.each, self._speed.each)
+        return Trend(seconds=each * ROW_SECONDS, loss=self._loss.points, speed=self._speed.points)
+
+    def _draw(self, row: Row) -> None:
+        if row.steps:
+            self.last_step = row.time
+            self._loss.add(row.loss)
+            self._speed.add(row.samples_per_second or row.steps / row.seconds)
 
     def ranks_end(self, ranks: Ranks, state: State, cause: str = "") -> None:
         """The ranks are to be stopped, or have ended."""

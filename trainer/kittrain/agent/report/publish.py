@@ -286,6 +286,8 @@ class Reporter:
             "slow": dict(slow),
             "spares": tuple(self.spares),
             "standstill": Standstill(since=round(still[0], 1), what=still[1]) if still else None,
+            "last_step": round(self.history.last_step, 1),
+            "trend": self.history.trend,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
             "warning": self.warning or self.files.notice,
