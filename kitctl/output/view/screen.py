@@ -16,7 +16,7 @@ import tty
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stderr, suppress
 from types import FrameType, TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kitctl.output.view.layout import clipped
 
@@ -48,7 +48,7 @@ class Screen:
         self._stdin = sys.stdin.fileno() if sys.stdin and sys.stdin.isatty() else None
         self._top = 0
         self._shown = ""
-        self._before: list[object] | None = None
+        self._before: list[Any] | None = None
         self._said = io.StringIO()
         self._stack = ExitStack()
         self._woken, self._wake = os.pipe()
