@@ -19,7 +19,7 @@ from tests.cluster.test_chart import run_helm
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
-KINDS = ("IndexedJob", "PyTorchJob", "JobSet", "TrainJob")
+KINDS = ("IndexedJob", pytest.param("PyTorchJob", marks=pytest.mark.long), "JobSet", "TrainJob")
 DIGITS = ("--workload", "digits", "--", "--epochs", "2")
 
 
@@ -54,6 +54,7 @@ def test_a_job_that_names_no_image_has_the_namespaces(namespace: str) -> None:
     assert images == [DEFAULT_IMAGE, "registry.example/hub/team/torch:3"]
 
 
+@pytest.mark.long  # which image it is, the test before this one shows; that such an image trains, the first
 def test_the_default_image_trains(namespace: str) -> None:
     kitctl("submit", "--name", "run", "-n", namespace, "--nodes", "2", "--wait", *DIGITS)
     assert status("run", namespace)["phase"] == "Succeeded"

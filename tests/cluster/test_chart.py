@@ -19,7 +19,7 @@ from tests.cluster.kind.settings import TRAINER_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
 from tests.exact import committed
-from tests.kitctl.render.test_objects import ACCEPTED, LIMITS, SOURCES
+from tests.kitctl.render.test_objects import ACCEPTED, GOLDEN, LIMITS, SOURCES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -32,7 +32,13 @@ SLOW: Final = (*TOY, "--step-time", "0.5")
 ALWAYS_THERE: Final = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 
-@pytest.mark.parametrize(("case", "kind"), ACCEPTED + LIMITS, ids=lambda value: getattr(value, "stem", value))
+# Of other kinds than the default those cases that have a golden file: what else differs is not the pods.
+CASES: Final = [
+    pytest.param(*one, marks=() if one in GOLDEN or one in LIMITS else pytest.mark.long) for one in ACCEPTED + LIMITS
+]
+
+
+@pytest.mark.parametrize(("case", "kind"), CASES, ids=lambda value: getattr(value, "stem", value))
 def test_the_server_accepts_a_case(empty_namespace: str, case: Path, kind: str) -> None:
     """As the chart renders it; tests/charts shows that kitctl's objects are equal."""
     spec = specfile.build(JobRequest(file=case, flags={"kind": kind, "namespace": empty_namespace}))

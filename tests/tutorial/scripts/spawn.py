@@ -24,4 +24,4 @@ def main(world_size):
 
 
 if __name__ == "__main__":
-    main(4)  # Number of processes
+    main(2)  # Number of processes
