@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,18 @@ class FaultSelector:
     @property
     def _by_rank(self) -> bool:
         return FAULTS[self.fault].scope == "rank"
+
+
+class Since(NamedTuple):
+    """When a fault was injected, by the clock of this machine: in Unix seconds, and how many seconds ago."""
+
+    time: float
+    elapsed: float
+
+    def until(self, moment: float) -> float:
+        """The seconds from there to a moment by another clock; where that one differs, until it was seen here."""
+        seconds = moment - self.time
+        return seconds if 0 <= seconds <= self.elapsed else self.elapsed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,10 +125,11 @@ class Drill:
             if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # from the old ranks
                 last_step = max(last_step, report_of(now).progress.step or 0)
             now = self.target.job(self.namespace, self.name)
-            result = assess(injection, injected_at, before, now, last_step)
+            since = Since(injected_at, time.monotonic() - injected)
+            result = assess(injection, since, before, now, last_step)
             if result.recovered:
                 settled, timings = self._settled(before, now)
-                lost = assess(injection, injected_at, before, settled, last_step).steps_lost
+                lost = assess(injection, since, before, settled, last_step).steps_lost
                 return msgspec.structs.replace(result, timings=timings, steps_lost=lost), injected
             if now.result or time.monotonic() > injected + self.timeout:
                 return result, injected
@@ -175,30 +188,29 @@ def has_stepped(report: Report) -> bool:
     return not report.forming and (report.progress.resumed_at or 0.0) >= report.formed
 
 
-def assess(
-    injection: FaultInjection, injected_at: float, before: JobFacts, now: JobFacts, last_step: int
-) -> FaultResult:
+def assess(injection: FaultInjection, since: Since, before: JobFacts, now: JobFacts, last_step: int) -> FaultResult:
     """The result of a fault so far. Pure.
 
     Args:
         injection: the fault.
-        injected_at: when, in Unix seconds.
+        since: when.
         before: the job, just before.
         now: the job.
         last_step: the last step that was reported by the ranks from before the fault.
     """
     old, new = report_of(before), report_of(now)
-    formed = new.formed - injected_at if new.round != old.round else None
-    resumed = new.progress if formed is not None and has_stepped(new) else None
+    formed = since.until(new.formed) if new.round != old.round else None
+    started = new.progress.resumed_at != old.progress.resumed_at  # that of the old ranks stays until they step
+    resumed = new.progress if formed is not None and started and has_stepped(new) else None
     phase = state.derive(now).phase
     steps = old.progress.step is not None
     training = resumed is not None if steps else formed is not None and phase == "Running"
     return FaultResult(
         fault=injection.fault,
         target=injection.target,
-        time=injected_at,
+        time=since.time,
         formed=formed,
-        first_step=resumed.resumed_at - injected_at if resumed and resumed.resumed_at else None,
+        first_step=since.until(resumed.resumed_at) if resumed and resumed.resumed_at else None,
         steps_lost=_steps_lost(old.progress, resumed, last_step) if resumed else None,
         restarts=state.derive(now).restarts - state.derive(before).restarts,
         phase=phase,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl.api.drill import Drill, FaultSelector, assess
+from kitctl.api.drill import Drill, FaultSelector, Since, assess
 from kitctl.base.errors import UsageError
 from kitctl.output.view.drill import table
 from kitctl.state.facts import JobFacts
@@ -20,6 +20,7 @@ from kitjob.report import NodeAssignment, Progress, RecoveryTimings, Report
 from tests.kitctl.state.test_phase import facts, node
 
 INJECTED_AT = 100.0
+SINCE = Since(INJECTED_AT, elapsed=9.0)
 INJECTION = FaultInjection(fault="kill-rank", node=1, rank=2)
 OLD = Report(
     round=1,
@@ -74,31 +75,48 @@ def test_a_selector_without_a_target_is_refused(selector: FaultSelector, expecte
     ],
 )
 def test_a_job_has_recovered_with_the_first_step_of_its_next_group(report: Report, seen: dict[str, Any]) -> None:
-    found = assess(INJECTION, INJECTED_AT, job(OLD), job(report), last_step=57)
+    found = assess(INJECTION, SINCE, job(OLD), job(report), last_step=57)
     unseen: dict[str, Any] = {"formed": None, "first_step": None, "steps_lost": None, "recovered": False}
     assert {name: getattr(found, name) for name in unseen} == unseen | seen
 
 
+@pytest.mark.parametrize("ahead", [-86400.0, -3.0, 8.0, 86400.0])
+def test_a_clock_that_differs_from_the_nodes_gives_the_seconds_until_it_was_seen(ahead: float) -> None:
+    found = assess(INJECTION, Since(INJECTED_AT + ahead, elapsed=9.0), job(OLD), job(STEPPED), last_step=57)
+    assert found.formed is not None
+    assert 0 <= found.formed <= 9
+    assert found.first_step is not None
+    assert 0 <= found.first_step <= 9
+    assert found.recovered
+
+
+def test_a_clock_that_is_set_back_makes_old_ranks_no_new_ones() -> None:
+    """The new group has formed, by its clock, before the old ranks took their first step."""
+    back = record.replace(FORMED, formed=1.5)
+    found = assess(INJECTION, SINCE, job(OLD), job(back), last_step=57)
+    assert (found.formed, found.recovered, found.steps_lost) == (9.0, False, None)
+
+
 def test_a_job_that_reports_no_steps_has_recovered_with_its_next_group() -> None:
     old, new = (record.replace(report, progress=Progress()) for report in (OLD, FORMED))
-    assert not assess(INJECTION, INJECTED_AT, job(old), job(old), last_step=0).recovered
-    assert assess(INJECTION, INJECTED_AT, job(old), job(new), last_step=0).recovered
+    assert not assess(INJECTION, SINCE, job(old), job(old), last_step=0).recovered
+    assert assess(INJECTION, SINCE, job(old), job(new), last_step=0).recovered
 
 
 @pytest.mark.parametrize(("end", "recovered"), [("Succeeded", True), ("Failed", False), ("Cancelled", False)])
 def test_a_job_that_ends_has_recovered_if_it_succeeds(end: str, *, recovered: bool) -> None:
     ended = msgspec.structs.replace(job(OLD), result=end)
-    assert assess(INJECTION, INJECTED_AT, job(OLD), ended, last_step=57).recovered is recovered
+    assert assess(INJECTION, SINCE, job(OLD), ended, last_step=57).recovered is recovered
 
 
 def test_nodes_that_were_started_again_are_counted() -> None:
     again = facts(node(0), node(1, attempts=2), report=STEPPED)
-    assert assess(INJECTION, INJECTED_AT, job(OLD), again, last_step=57).restarts == 1
+    assert assess(INJECTION, SINCE, job(OLD), again, last_step=57).restarts == 1
 
 
 def test_the_table() -> None:
     well = msgspec.structs.replace(
-        assess(INJECTION, INJECTED_AT, job(OLD), job(STEPPED), last_step=57),
+        assess(INJECTION, SINCE, job(OLD), job(STEPPED), last_step=57),
         timings=RecoveryTimings(stop=0.5, first_step=1.0),
     )
     ill = FaultResult(fault="preempt", target="node 0", time=INJECTED_AT, phase="Recovering", recovered=False)
