@@ -8,6 +8,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from kitctl.base.errors import KitError
+from kitctl.cli import hints
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The groups of options, in the order in which help shows them.
@@ -88,7 +91,11 @@ class Command(click.Command):
         from kitctl.cli import settings
 
         settings.warn_of_unknown()
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except KitError as error:
+            error.fix = hints.addressed(error.fix)  # as long as the context knows the options
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Like click's, but the error for an unknown option names the one that was likely meant."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kitctl.base import printable
+from kitctl.cli import hints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,7 @@ def save(path: Path, chunks: Iterable[bytes]) -> int:
 
 def info(text: str) -> None:
     """Print a message that is not part of the output, to stderr."""
-    click.echo(printable.text(text), err=True)
+    click.echo(printable.text(hints.addressed(text)), err=True)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -112,7 +113,7 @@ def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None
         echo_json(documents.job(job), stream=stream)
     else:
         page = [job.name] if output == "name" else text.job_page(job, time.time(), look(wide=output == "wide"))
-        echo("\n".join(page))
+        echo("\n".join(map(hints.addressed, page)))
 
 
 def look(*, wide: bool = False) -> Look:

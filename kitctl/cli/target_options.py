@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kitctl.cli import settings
+from kitctl.cli import hints, settings
 from kitctl.cli.command import option
 from kitctl.cli.common import info
 
@@ -38,6 +38,7 @@ def named_job(function: F) -> F:
     def command(*, name: str, namespace: str | None, connect: Callable[[], Client], **rest: Any) -> Any:
         from kitctl.base.errors import JobNotFound
 
+        hints.about(name)
         client = connect()
         try:
             return function(job=client.job(name, namespace), **rest)

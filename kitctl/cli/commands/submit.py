@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli import hints
 from kitctl.cli.command import option, output_option, timeout_option
 from kitctl.cli.commands.submission import objects, rendered
 from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds
@@ -32,8 +33,8 @@ Examples:
   kitctl submit -f job.yaml --replace --resume    # again, from its last snapshot
 """
 _NEXT_STEPS = """\
-  kitctl logs -f {name}{where}      its ranks' logs
-  kitctl status -w {name}{where}    its progress"""
+  kitctl logs -f {name}      its ranks' logs
+  kitctl status -w {name}    its progress"""
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; no letters that look alike
 
 
@@ -79,13 +80,15 @@ def command(
     if dry_run == "server":
         echo_manifests([change.after for change in client.preview(spec, templates=templates)], output)
         return
+    elsewhere = spec.namespace if spec.namespace not in {"", client.namespace} else ""
+    hints.about(spec.name, elsewhere)
     submitted = client.submit(spec, replace=replace, checks=not no_checks, templates=templates)
     if mode:
         _watch(submitted, mode, seconds(timeout))
     elif output == "yaml":
         echo_manifests(objects(spec, templates, namespace=submitted.namespace), output)
     else:
-        _report(submitted, client, output)
+        _report(submitted, output)
 
 
 def _suffix() -> str:
@@ -107,12 +110,11 @@ def _watch(job: Job, mode: str, timeout: float | None) -> None:
         wait_until_end(job, timeout)
 
 
-def _report(job: Job, client: Client, output: str | None) -> None:
+def _report(job: Job, output: str | None) -> None:
     if output == "json":
         echo_job(job.state(), output)
     elif output == "name":
         echo(job.name)
     else:
         echo(f"job {job.name!r} submitted")
-        where = "" if job.namespace == client.namespace else f" -n {job.namespace}"
-        info(_NEXT_STEPS.format(name=job.name, where=where))
+        info(_NEXT_STEPS.format(name=job.name))
