@@ -32,7 +32,7 @@ def addressed(text: str) -> str:
 
 def _given(context: click.Context, namespace: str) -> str:
     """The options of the command line itself."""
-    import shlex  # noqa: PLC0415 - few messages need it
+    import shlex
 
     given = {"namespace": namespace} if namespace else {}
     for parameter in _OPTIONS:

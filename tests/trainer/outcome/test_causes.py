@@ -128,6 +128,7 @@ def test_permanent_causes() -> None:
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",
         r"^ImportError: (cannot import name|attempted relative import)",
+        r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
         r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
         r"^[\w.]+: .*Found no NVIDIA driver",

@@ -86,6 +86,11 @@ CAUSES: Final[tuple[Cause, ...]] = (
         fix="fix the import, or install the package's version that has it; a relative import needs -m and the module",
         permanent=True,
     ),
+    Cause(
+        r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
+        fix="name a module after -m that can be run",
+        permanent=True,
+    ),
     Cause(r"^(SyntaxError|IndentationError|TabError): ", fix="fix the script", permanent=True),
     Cause(
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",  # argparse, click

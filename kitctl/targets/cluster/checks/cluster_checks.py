@@ -5,7 +5,6 @@ Each check returns what it found in a sentence, or raises an error with its fix 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
@@ -13,9 +12,8 @@ from typing import Final
 from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, UnsupportedError, UsageError
-from kitctl.base.quantity import amount, format_bytes
+from kitctl.base.quantity import format_bytes
 from kitctl.render import objects as render
-from kitctl.render import template_values
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission
@@ -23,7 +21,15 @@ from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import queue_checks
-from kitctl.targets.cluster.submit import code_sending, dry_run, kind_choice, namespace_defaults, preflight, submitting
+from kitctl.targets.cluster.submit import (
+    code_sending,
+    dry_run,
+    kind_choice,
+    namespace_defaults,
+    preflight,
+    room,
+    submitting,
+)
 
 OLDEST: Final = (1, 31)  # what a job's fields need: docs/cluster.md
 ASK: Final = "ask for these permissions (docs/platform.md has a role for users)"
@@ -128,30 +134,12 @@ def _gpus(api: Api, spec: JobSpec) -> str:
 def _quota(api: Api, spec: JobSpec) -> str:
     quotas = api.select("ResourceQuota", spec.namespace)
     for quota in quotas:
-        if lacking := [*_lacking(quota, _needs(spec))]:
+        if lacking := [*room.lacking(quota, room.needs(spec, spec.all_nodes), free=True)]:
             name = quota["metadata"]["name"]
             raise UsageError(
                 f"{name} leaves too little: {'; '.join(lacking)}", fix="request less, or ask for a larger quota"
             )
     return f"{len(quotas)} quotas leave enough" if quotas else f"none in namespace {spec.namespace!r}"
-
-
-def _needs(spec: JobSpec) -> dict[str, float]:
-    """The sum of all pods' requests and limits, by the names that quotas use."""
-    needs: dict[str, float] = defaultdict(float, {"pods": spec.all_nodes, "count/pods": spec.all_nodes})
-    resources = template_values.resources(spec)
-    for part in ("requests", "limits"):
-        for resource, quantity in {**resources.get("limits", {}), **resources.get(part, {})}.items():
-            needs[f"{part}.{resource}"] += amount(quantity) * spec.all_nodes
-    return needs | {short: needs[f"requests.{short}"] for short in ("cpu", "memory")}
-
-
-def _lacking(quota: Object, needs: dict[str, float]) -> Iterator[str]:
-    used = quota.get("status", {}).get("used", {})
-    for resource, hard in quota.get("status", {}).get("hard", {}).items():
-        left = amount(hard) - amount(used.get(resource, "0"))
-        if needs.get(resource, 0) > left:
-            yield f"{resource}: {needs[resource]:g} needed, {left:g} of {hard} left"
 
 
 def _queue(api: Api, spec: JobSpec) -> str:

@@ -36,9 +36,10 @@ UNKNOWN_PATH: Final = "404 page not found"  # plain text: the only response of a
 # fmt: off
 ERROR_RULES: Final = (
     Rule(400, "does not support dry run", UnsupportedError, "try without: kitctl submit --no-checks"),
-    Rule(400, "strict decoding error", UsageError, "the cluster's Kubernetes, or operator, has no such field: use a "
-            "later one (kitctl doctor)"),
+    Rule(400, "strict decoding error", UsageError, "check the spelling of a field of your own, under pod or in a "
+            "template; else the cluster's Kubernetes, or operator, is too old for it (kitctl doctor)"),
     Rule(0, "denied the request", UsageError, "a policy of this cluster forbids it: follow its message"),
+    Rule(422, "denied request", UsageError, "a policy of this cluster forbids it: follow its message"),
     Rule(401, "", TargetError, "the credentials are wrong or expired: log in to the cluster again"),
     Rule(403, "must specify", UsageError, "a quota of the namespace requires it: add {keys} to the job"),
     Rule(403, "exceeded quota", UsageError, "ask for less, or for a larger quota: kubectl describe quota"),
@@ -46,13 +47,13 @@ ERROR_RULES: Final = (
             "resources.limits"),
     Rule(403, "limit to request ratio", UsageError, "see kubectl describe limitrange: set resources.requests nearer "
             "to resources.limits"),
-    Rule(403, "violates PodSecurity", UsageError, "set security.profile: restricted, or use a namespace that allows "
-            "more"),
+    Rule(403, "violates PodSecurity", UsageError, "leave out what it names (under pod, volumes or security; "
+            "security.profile: restricted is the default), or use a namespace that allows more"),
     Rule(403, "no PriorityClass", UsageError, "kubectl get priorityclass lists them"),
     Rule(403, "looking up service account", UsageError, "create it, or leave security.serviceAccount out"),
     Rule(403, "is being terminated", UsageError, "the namespace is being deleted: wait, or choose another with -n"),
     Rule(403, "", Forbidden, "ask for this right, or use a namespace where you have it: kubectl auth can-i --list"),
-    Rule(404, "namespaces", NotFound, "create it (kubectl create namespace NAME), or choose another with -n"),
+    Rule(404, "namespaces", UsageError, "create it (kubectl create namespace NAME), or choose another with -n"),
     Rule(404, "", NotFound, "kitctl list -A shows all jobs"),
     Rule(409, "UID in the precondition", ConflictError, "it was deleted and created again meanwhile: check it first"),
     Rule(409, "conflict with", ConflictError, "another field manager owns it: kubectl get --show-managed-fields"),
@@ -61,6 +62,7 @@ ERROR_RULES: Final = (
     Rule(422, "immutable", UsageError, "a job's pods cannot be changed: submit it with --replace"),
     Rule(422, "must be less than or equal to", UsageError, "a request is above its limit, which may be the "
             "namespace's (kubectl describe limitrange): set resources.requests and resources.limits"),
+    Rule(422, "Duplicate value", UsageError, "choose another name for what you add to the pods: one of the job has it"),
     Rule(422, "", UsageError, ""),
     Rule(429, "", TargetError, "the API server is overloaded: try again"),
 )

@@ -108,8 +108,7 @@ def publish(api: Api, submission: Submission, notify: Callable[[str], None]) -> 
         The chart's value ``code``.
 
     Raises:
-        UsageError: the job has none, or one is too large for a ConfigMap and the job names no claim.
-        NotFound: there is no such claim.
+        UsageError: the job has none, or one is too large for a ConfigMap and the job names no claim that exists.
     """
     spec, folders = submission.spec, submission.sources.folders
     if not folders:

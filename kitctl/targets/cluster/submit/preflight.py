@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 
 from kitctl import kinds
 from kitctl.base import names
-from kitctl.base.errors import Forbidden, NotFound, UnsupportedError, UsageError
+from kitctl.base.errors import Forbidden, UnsupportedError, UsageError
 from kitctl.base.quantity import amount
 from kitctl.render.pod_groups import POD_GROUPS
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.permissions import Permissions
 from kitctl.targets.cluster.read.lifecycle import annotations_of
-from kitctl.targets.cluster.submit import kind_choice
+from kitctl.targets.cluster.submit import kind_choice, room
 from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
 from kitjob.names import REQUIRE
 from kitjob.record import replace
@@ -130,9 +130,8 @@ def check(api: Api, spec: JobSpec) -> None:
 
     Raises:
         UnsupportedError: it does not have the job's kind.
-        UsageError: it lacks what that kind needs, its nodes could not share the snapshots, no Kubernetes node has that
-            many GPUs, or there are no pod groups.
-        NotFound: the claim that it names does not exist.
+        UsageError: it lacks what that kind needs, the claim that it names does not exist or cannot be shared by its
+            nodes, no Kubernetes node has that many GPUs, there are no pod groups, or a quota is too small.
     """
     kind_choice.check(api, kinds.of_spec(spec.kind))
     if spec.snapshots.enabled:
@@ -144,6 +143,23 @@ def check(api: Api, spec: JobSpec) -> None:
     if spec.scheduling.pod_group:
         with suppress(Forbidden):
             _check_pod_groups(api, spec)
+    with suppress(Forbidden):
+        _check_quotas(api, spec)
+
+
+def remark(api: Api, spec: JobSpec, pod: Mapping[str, float]) -> str:
+    """Why no node of the cluster could hold a pod of the job; empty: one could, or this user may not know.
+
+    Only for a job that says what it needs. It is no error: nodes may be added on demand.
+    """
+    labels = spec.scheduling.node_selector
+    if not (labels or spec.resources.requests or spec.resources.limits):
+        return ""
+    with suppress(Forbidden):
+        nodes = [node for page in api.pages("Node", NODES_A_PAGE) for node in page]
+        if why := room.too_small(nodes, labels, pod):
+            return f"{why}; its pods wait until the cluster gets such a node"
+    return ""
 
 
 def check_storage(api: Api, spec: JobSpec) -> None:
@@ -152,7 +168,7 @@ def check_storage(api: Api, spec: JobSpec) -> None:
     claim = api.find("PersistentVolumeClaim", spec.namespace, name)
     if claim is None and spec.snapshots.claim:
         fix = "create it, or omit --claim: the job then creates its own"
-        raise NotFound(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
+        raise UsageError(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
     if claim is None:
         _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
     elif spec.all_nodes > 1 and MANY not in claim["spec"]["accessModes"]:
@@ -193,6 +209,14 @@ def _check_pod_groups(api: Api, spec: JobSpec) -> None:
     except UnsupportedError as error:
         what = f"the cluster has no PodGroups of {group}, so {name} is not installed"
         raise UsageError(f"scheduling.podGroup: {what}", fix="install it, or omit podGroup") from error
+
+
+def _check_quotas(api: Api, spec: JobSpec) -> None:
+    """Refuse a job that a quota could never hold, if nothing else ran; doctor says what is left of it now."""
+    for quota in filter(room.is_of_all_pods, api.select("ResourceQuota", spec.namespace)):
+        if lacking := [*room.lacking(quota, room.needs(spec, spec.min_nodes), free=False)]:
+            what = f"quota {quota['metadata']['name']!r} of namespace {spec.namespace!r} can never hold it"
+            raise UsageError(f"{what}: {'; '.join(lacking)}", fix="request less, or ask for a larger quota")
 
 
 def _allocatable(node: Mapping[str, Any], resource: str) -> int:

@@ -21,7 +21,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitctl.targets import Change, Submission
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
-from kitctl.targets.cluster.queue import kueue, queue_checks
+from kitctl.targets.cluster.queue import kueue, queue_checks, quota
 from kitctl.targets.cluster.read import job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import (
     DELETE_SECONDS,
@@ -74,6 +74,8 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
+        if remark := preflight.remark(api, spec, quota.pod_requests(kinds.of_spec(spec.kind).pod_template(manifest))):
+            warn(remark)
         for remark in queue_checks.check(api, spec, manifest) if spec.scheduling.queue else ():
             warn(remark)
         own = [child for child in children if not trainer_sending.is_shared(child)]

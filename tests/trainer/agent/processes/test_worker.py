@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from kittrain.agent.hooks import script_hooks
-from kittrain.agent.processes.worker import PACKAGE, lost_peers, without_own_frames
+from kittrain.agent.processes.worker import PACKAGE, lost_peers, main_spec, without_own_frames
+from kittrain.outcome.causes import cause_of
 from kittrain.system.heartbeat import ScriptWriter
 
 pytestmark = pytest.mark.slow
@@ -52,6 +53,22 @@ def test_a_module_is_found_from_the_working_folder(tmp_path: Path) -> None:
     (tmp_path / "package" / "train.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:])\n")
     done = work(tmp_path, "-m", "package.train", "-m", "5")
     assert (done.returncode, done.stdout) == (0, "__main__ package ['-m', '5']\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [("nosuch", "--requirements"), ("package", "that can be run"), ("package.nosuch", "package.nosuch as")],
+)
+def test_a_module_that_is_not_there_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, fix: str
+) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError) as raised:
+        main_spec(name)
+    cause = cause_of(f"{type(raised.value).__name__}: {raised.value}")
+    assert (cause.permanent, fix in cause.fix) == (True, True)
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -115,7 +115,7 @@ def main_spec(name: str) -> ModuleSpec:
         if spec is None:
             raise ImportError(f"No module named {name}.__main__: {name} is a package, which has none to run", name=name)
     if spec is None:
-        raise ImportError(f"No module named {name}", name=name)
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     return spec
 
 
