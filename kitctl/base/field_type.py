@@ -69,7 +69,7 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
     def hint(self) -> str:
         """What to write, for an error message."""
         if self.items:
-            return "give a list"
+            return "give a list, as in [a, b]" if self.items.is_text else "give a list"
         if self.fields or self.values:
             return "give a mapping of keys to values"
         return ", or ".join(hint for part in _parts(self.type) if (hint := _hint(part)))

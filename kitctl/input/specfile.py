@@ -76,7 +76,7 @@ def _parse_set(text: str) -> dict[str, Any]:
     if not (path and sign):
         raise UsageError(f"--set {text}: not FIELD=VALUE", fix="write it like --set snapshots.keep=5")
     keys, field_type = _resolve(path)
-    return nested(keys, value if field_type.is_text else _json(value))
+    return nested(keys, value if field_type.is_text else _parsed(value, field_type))
 
 
 def _resolve(path: str) -> tuple[list[str], FieldType]:
@@ -93,8 +93,10 @@ def _resolve(path: str) -> tuple[list[str], FieldType]:
     return keys, current
 
 
-def _json(text: str) -> Any:
+def _parsed(text: str, field_type: FieldType) -> Any:
+    """JSON, a list of plain words in brackets, or else the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text
+        is_list = field_type.items and field_type.items.is_text and text.startswith("[") and text.endswith("]")
+        return [word.strip() for word in text[1:-1].split(",")] if is_list else text

@@ -77,8 +77,17 @@ def command(
     fold = folds(full=full or output == "json")
     if follow:
         follow_until_end(job, selected, tail=tail, echo_line=echo_line, check=False, fold=fold)
-    else:
-        _print(fold(job.lines(selected, tail=tail)), echo_line)
+    elif not _print(fold(job.lines(selected, tail=tail)), echo_line) and tail != 0:
+        _say_why_nothing(job, filtered=selected != Filter())
+
+
+def _say_why_nothing(job: Job, *, filtered: bool) -> None:
+    """No line was printed: say what the job does instead of logging."""
+    from kitctl.base.printable import line
+
+    state = job.state()
+    why = f": {line(state.reason)}" if state.reason else ""
+    info(f"{job.name}: {'no line is of these' if filtered else 'nothing logged'} ({state.phase.lower()}{why})")
 
 
 def _failed(job: Job) -> set[int]:
@@ -149,9 +158,12 @@ def follow_until_end(
         info(f"{error.message}\nfix: {error.fix}")
 
 
-def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> None:
-    for line in lines:
+def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:
+    """Print lines as they come; returns their number."""
+    count = 0
+    for count, line in enumerate(lines, 1):
         echo_line(line)
+    return count
 
 
 def _after(lines: list[Line]) -> str:

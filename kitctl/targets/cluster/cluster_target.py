@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kitctl.state.stacks import NodeStacks
     from kitctl.targets.cluster.read.pod_logs import Source
 
+HELM: Final = "Helm"  # as a manager of objects
 OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
 
@@ -156,6 +157,11 @@ class ClusterTarget:
             raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
         settings = documents.read_settings(job_facts.plain_environment(job))
         run_control.scale(self.api, job, settings.started(nodes))
+        if job["metadata"].get("labels", {}).get(names.LABEL_MANAGED_BY) == HELM:
+            self._warn(
+                f"{name!r} is of a Helm release, which knows nothing of this: its next upgrade sets the number of nodes "
+                f"to its value scale; give it --set scale={nodes}"
+            )
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""

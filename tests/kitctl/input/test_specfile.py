@@ -144,13 +144,22 @@ def test_set_converts_to_the_fields_type(setting: str, where: tuple[str, ...], v
         ({"env": {"A B": "x"}}, "env.A B: is not a valid name here; fix: write it like LEARNING_RATE"),
         ({"secrets": {"A": "x"}}, 'secrets.A: "x" is not allowed; fix: write it like my-secret/token'),
         ({"policy": 3}, "policy: 3 is not allowed; fix: give a mapping of keys to values"),
-        ({"args": "x"}, 'args: "x" is not allowed; fix: give a list'),
+        ({"args": "x"}, 'args: "x" is not allowed; fix: give a list, as in [a, b]'),
         ({"resume": 1}, "resume: 1 is not allowed; fix: give true or false, or give one of state"),
         ({"polcy": {}}, "polcy: unknown key; fix: did you mean policy?"),
     ],
 )
 def test_a_wrong_value_is_an_error_with_its_field_and_a_fix(flags: dict[str, Any], problem: str) -> None:
     assert refused(**flags) == [problem]
+
+
+@pytest.mark.parametrize("given", ["[IPC_LOCK, SYS_NICE]", '["IPC_LOCK","SYS_NICE"]', "[IPC_LOCK,SYS_NICE]"])
+def test_a_list_in_a_setting_needs_no_quotes(given: str) -> None:
+    assert build(f"pod.capabilities={given}").pod.capabilities == ("IPC_LOCK", "SYS_NICE")
+    assert build("pod.capabilities=[]").pod.capabilities == ()
+    assert refused("pod.capabilities=IPC_LOCK") == [
+        'pod.capabilities: "IPC_LOCK" is not allowed; fix: give a list, as in [a, b]'
+    ]
 
 
 def test_all_errors_are_reported_at_once() -> None:

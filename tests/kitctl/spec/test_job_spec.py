@@ -26,7 +26,7 @@ from kitjob.sections import Resources, Snapshots
             {"kind": "Deployment"},
             'kind: "Deployment" is not allowed; fix: give one of auto, IndexedJob, TrainJob, JobSet',
         ),
-        ({"command": "train.py"}, 'command: "train.py" is not allowed; fix: give a list'),
+        ({"command": "train.py"}, 'command: "train.py" is not allowed; fix: give a list, as in [a, b]'),
         ({"command": ()}, "command: is empty"),
         ({"env": {"A": 1}}, "env.A: 1 is not allowed; fix: give text"),
         ({"env": {"WORLD_SIZE": "1"}}, "env.WORLD_SIZE: is set by the launcher"),

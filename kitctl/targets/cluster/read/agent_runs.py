@@ -79,14 +79,15 @@ def lines_after(lines: Iterable[Line], last: Line | None) -> Iterator[Line]:
 def count_missing(job: Object, pods: Iterable[Object], report: Report | None) -> int:
     """How many runs of agents have no pod any more that holds their lines, as far as the API server knows."""
     starts: dict[str, list[float]] = defaultdict(list)
-    ended = 0
+    ended = exist = 0
     for pod in pods:
+        exist += 1
         if job_facts.has_logs(pod) and not job_facts.loses_logs(pod):
             starts[str(job_facts.node_index(pod))].append(job_facts.started_at(pod) or 0.0)
             ended += not job_facts.is_running(pod)
     nodes = report.nodes if report else {}
     missing = sum(_count_missing_of(node, starts[index]) for index, node in nodes.items())
-    if not nodes and not starts and job_facts.has_started(job):
+    if not nodes and not exist and job_facts.has_started(job):
         return 1
     return max(missing, of_object(job).failed_pods(job) - ended)
 

@@ -134,6 +134,22 @@ def test_a_job_without_ranks_so_far_may_get_any(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "lines", "told"),
+    [
+        ((), (), "silent: nothing logged (succeeded)\n"),
+        (("--rank", "0", "-o", "json"), ("[agent 0]: x",), "silent: no line is of these (succeeded)\n"),
+        (("--tail", "0"), ("x",), ""),
+    ],
+)
+def test_where_there_is_no_line_it_is_said_what_the_job_does(
+    words: tuple[str, ...], lines: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended_job("silent", lines=lines)
+    assert main(["logs", "silent", *words, "--target", "local"]) == 0
+    assert tuple(capsys.readouterr()) == ("", told)
+
+
 def test_in_a_terminal_equal_lines_are_folded_and_a_pipe_gets_all(capsys: pytest.CaptureFixture[str]) -> None:
     ended_job("warns", lines=("[rank 0]: warning",) * 50)
     assert in_a_terminal("logs", "warns") == "[rank 0]: warning\n[rank 0]: ... 49 more like this\n"

@@ -6,12 +6,22 @@ from typing import Final
 
 import pytest
 
+from kitctl.base import names
 from kitctl.kinds import KINDS
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key
 
 JOBS: Final = {"IndexedJob": "jobs.batch", "PyTorchJob": "pytorchjobs", "JobSet": "jobsets"}
+
+
+def test_scaling_a_job_of_a_release_says_that_an_upgrade_undoes_it(server: ApiServer, kit: Kit) -> None:
+    kit.submit(nodes="1:3")
+    assert "Helm" not in kit("scale", "run", "--nodes", "2")
+    key = Key(JOBS["IndexedJob"], "default", "run")
+    server.store.objects[key]["metadata"]["labels"][names.LABEL_MANAGED_BY] = "Helm"
+    output = kit("scale", "run", "--nodes", "2")
+    assert "its next upgrade sets the number of nodes to its value scale; give it --set scale=2" in output
 
 
 @pytest.mark.parametrize("kind", JOBS)

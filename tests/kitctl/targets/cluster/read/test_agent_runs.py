@@ -77,6 +77,12 @@ def pod(node: int, second: int, *, ended: bool = False, leaving: bool = False) -
     }
 
 
+NEVER_STARTED = {
+    "metadata": {"name": "run-0", "labels": {INDEX: "0"}},
+    "status": {"containerStatuses": [{"name": names.CONTAINER, "state": {"waiting": {"reason": "ImagePullBackOff"}}}]},
+}
+
+
 def report_of(*agent_runs: int, joined: float = 15.5) -> Report:
     nodes = {str(node): NodeAssignment(joined=joined, agent_runs=count) for node, count in enumerate(agent_runs)}
     return Report(formed=1.0, nodes=nodes)
@@ -94,6 +100,8 @@ def report_of(*agent_runs: int, joined: float = 15.5) -> Report:
         ({}, [], report_of(0, 0), 2),
         ({}, [pod(0, 10, ended=True, leaving=True)], report_of(1), 1),  # its kubelet may have removed its log
         ({}, [], None, 1),
+        ({}, [NEVER_STARTED, NEVER_STARTED], None, 0),
+        ({"failed": 1}, [NEVER_STARTED], None, 1),
         ({"startTime": None}, [], None, 0),  # it waits in a queue
         ({"failed": 3}, [pod(0, 10, ended=True), pod(0, 20)], None, 2),
     ],

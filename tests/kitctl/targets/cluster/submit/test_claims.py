@@ -117,3 +117,12 @@ def test_a_claim_that_something_else_owns_is_not_taken(server: ApiServer, kit: K
     assert server.names("jobs.batch") == set()
     found = server.store.get(Key(PVC, "default", "run-snapshots"))
     assert names.ANNOTATION_JOB_UID not in found["metadata"]["annotations"]
+
+
+def test_a_claim_that_something_else_has_come_to_own_is_not_deleted(server: ApiServer, kit: Kit) -> None:
+    """Its owner decides, even if it was made for this job."""
+    kit.submit()
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "1"}
+    server.store.objects[Key(PVC, "default", "run-snapshots")]["metadata"]["ownerReferences"] = [owner]
+    assert "claim 'run-snapshots' stays" in kit("delete", "run", "--snapshots", "-y")
+    assert server.names(PVC) == {"run-snapshots"}
