@@ -160,10 +160,7 @@ def follow_until_end(
 
 def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:
     """Print lines as they come; returns their number."""
-    count = 0
-    for count, line in enumerate(lines, 1):
-        echo_line(line)
-    return count
+    return sum(echo_line(line) is None for line in lines)
 
 
 def _after(lines: list[Line]) -> str:

@@ -159,8 +159,8 @@ class ClusterTarget:
         run_control.scale(self.api, job, settings.started(nodes))
         if job["metadata"].get("labels", {}).get(names.LABEL_MANAGED_BY) == HELM:
             self._warn(
-                f"{name!r} is of a Helm release, which knows nothing of this: its next upgrade sets the number of nodes "
-                f"to its value scale; give it --set scale={nodes}"
+                f"{name!r} is of a Helm release, which knows nothing of this: its next upgrade sets the number of "
+                f"nodes to its value scale; give it --set scale={nodes}"
             )
 
     def suspend(self, namespace: str, name: str) -> None:
