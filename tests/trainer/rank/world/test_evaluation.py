@@ -69,6 +69,13 @@ def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_are_unchanged(
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_all_ranks_measure_with_rank_0s_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(World, "broadcast_buffers", lambda _, module: done.append(module))
+    evaluate(world(0, 1), MODEL, SAMPLES, lambda model, batch: done.append("measured") or value(model, batch))
+    assert done[:2] == [MODEL, "measured"]
+
+
 def test_each_module_gets_its_former_mode_back() -> None:
     model = nn.Sequential(nn.Dropout(), nn.Sequential(nn.Dropout(), nn.BatchNorm1d(1).eval()))
     model.add_module("frozen", nn.Sequential(nn.Identity()).eval())
