@@ -9,7 +9,7 @@ Why: decision 8.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -74,9 +74,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
-        if remark := preflight.remark(api, spec, quota.pod_requests(kinds.of_spec(spec.kind).pod_template(manifest))):
-            warn(remark)
-        for remark in queue_checks.check(api, spec, manifest) if spec.scheduling.queue else ():
+        for remark in _remarks(api, spec, manifest):
             warn(remark)
         own = [child for child in children if not trainer_sending.is_shared(child)]
         dry_run.dry_run_objects(api, [*own, manifest], claimant, replaces=existing is not None)
@@ -108,6 +106,15 @@ def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> li
     objects = render.manifests(spec, submission.sources, standalone=False, run=run, templates=submission.templates)
     own = [lifecycle.with_owner_reference(one, job) if job and one is not objects[-1] else one for one in objects]
     return [code_sending.shorten(run_secret.mask(_preview_object(api, one))) for one in own]
+
+
+def _remarks(api: Api, spec: JobSpec, manifest: Object) -> Iterator[str]:
+    """What the user should know of the job's nodes and of its queue, which may refuse it."""
+    pod = quota.pod_requests(kinds.of_spec(spec.kind).pod_template(manifest))
+    if remark := preflight.remark(api, spec, pod):
+        yield remark
+    if spec.scheduling.queue:
+        yield from queue_checks.check(api, spec, manifest)
 
 
 def _check_pod(api: Api, spec: JobSpec, manifest: Object, warn: Callable[[str], None]) -> None:
