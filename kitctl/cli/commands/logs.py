@@ -160,7 +160,11 @@ def follow_until_end(
 
 def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:
     """Print lines as they come; returns their number."""
-    return sum(echo_line(line) is None for line in lines)
+    printed = 0
+    for line in lines:
+        echo_line(line)
+        printed += 1
+    return printed
 
 
 def _after(lines: list[Line]) -> str:

@@ -72,7 +72,12 @@ def test_the_model_is_in_evaluation_mode_meanwhile_and_generators_are_unchanged(
 def test_all_ranks_measure_with_rank_0s_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[object] = []
     monkeypatch.setattr(World, "broadcast_buffers", lambda _, module: done.append(module))
-    evaluate(world(0, 1), MODEL, SAMPLES, lambda model, batch: done.append("measured") or value(model, batch))
+
+    def measure(model: nn.Module, batch: list[Tensor]) -> Tensor:
+        done.append("measured")
+        return value(model, batch)
+
+    evaluate(world(0, 1), MODEL, SAMPLES, measure)
     assert done[:2] == [MODEL, "measured"]
 
 
