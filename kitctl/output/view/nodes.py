@@ -13,7 +13,7 @@ from kitctl.state.phase import NodeState
 
 HEADER: Final = ("NODE", "STATE", "RANKS", "POD", "HOST", "RESTARTS", "SINCE", "REASON")
 SPARE: Final = ("HOST", "POD", "SINCE", "RESTARTS", "RANKS")  # what a narrow terminal lacks, the first first
-FEW: Final = 8  # nodes that are shown one by one
+MAX_SINGLE_NODES: Final = 8  # nodes that are shown one by one
 MOST_ROWS: Final = 16  # of nodes that are alike
 LONGEST: Final = 24  # characters of numbers
 
@@ -27,7 +27,7 @@ class Group(NamedTuple):
 
 def node_table(nodes: Sequence[NodeState], now: float, *, wide: bool = False, width: int | None = None) -> list[str]:
     """The nodes; many of them folded, unless all are wanted (``wide``)."""
-    if wide or len(nodes) <= FEW:
+    if wide or len(nodes) <= MAX_SINGLE_NODES:
         return table(HEADER, [_row([node], node.reason, now) for node in nodes], width, SPARE)
     folded = groups(nodes)
     rows = table(HEADER, [_row(*one, now) for one in folded], width, SPARE)
