@@ -31,6 +31,7 @@ def test_what_is_loaded_shows_where_a_script_resumes(loaded: int, resumed: int, 
     taken = trained(28)
     taken.restart(taken.marks)
     assert not taken.add(1, 1031 * SECOND, 0), "torch may load only after a first step"
+    assert taken.unknown, "so how many steps are lost is not told yet"
     assert taken.facts == {}
     assert taken.add(2, 1032 * SECOND, loaded * SECOND)
     assert taken.resumed_from == pytest.approx(resumed, abs=2)

@@ -55,6 +55,11 @@ class StepsTaken:
         return not known and self._base is not None
 
     @property
+    def unknown(self) -> bool:
+        """Whether it is not known yet where the current ranks resumed."""
+        return self._base is None
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What is known of the resume, for the job's progress."""
         return {} if self.resumed_from is None else {"resumed_from": self.resumed_from}
