@@ -47,8 +47,8 @@ def echo_plot(picture: Picture) -> None:
         click.echo(line, color=colour)
 
 
-def save(path: Path, chunks: Iterable[bytes]) -> int:
-    """Write a file, whole or not at all, and return its size in bytes.
+def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
+    """Write a file, whole or not at all, and return its size in bytes; if ``private`` only its user can read it.
 
     Raises:
         TargetError: it cannot be written.
@@ -59,7 +59,7 @@ def save(path: Path, chunks: Iterable[bytes]) -> int:
 
     draft = path.with_name(f".{path.name}.part")
     try:
-        with draft.open("wb") as file:
+        with open(draft, "wb", opener=_private if private else None) as file:
             size = sum(map(file.write, chunks))
             file.flush()
             os.fsync(file.fileno())  # before the name: a power cut must not leave an empty file that looks written
@@ -70,6 +70,15 @@ def save(path: Path, chunks: Iterable[bytes]) -> int:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return size
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a new file that nobody else can read; one that is left from before, whose it may be, is replaced."""
+    from contextlib import suppress
+
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - as given to an opener
+    return os.open(path, flags | os.O_EXCL, 0o600)
 
 
 def info(text: str) -> None:

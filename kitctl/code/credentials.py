@@ -7,22 +7,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
+from kitctl.base.redaction import NAME, URL_LOGIN, VALUE
 from kitctl.code.code_tree import Sources
 from kitctl.spec.job_spec import JobSpec
 
 # Patterns are compiled by `re` when they are first used, and kept there: kitctl starts sooner.
-# Names; TOKENIZERS_PARALLELISM and MAX_TOKENS are no credentials.
-_NAME: Final = r"(?i)_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL"
-# Values: the prefixes that providers use so that scanners can find them.
-_VALUE: Final = (
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|npm_|dckr_pat_|pypi-AgE|AIza)[A-Za-z0-9_-]{16}"
-    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
-)
-# In a URL: user:password@, or a long name alone, which is a token. pip replaces ${NAME} by a variable.
-_URL_LOGIN: Final = r"://([^/@\s]*:(?!\$\{)[^/@\s]+|(?!\$\{)[^/@:\s]{20,})@"
-# One of these is in each text that _VALUE finds.
+# One of these is in each text that VALUE finds.
 _MARKS: Final = (
     *("PRIVATE KEY-----", "gh", "glpat-", "hf_", "sk-", "xox", "AKIA", "ASIA", ".eyJ"),
     *("npm_", "dckr_", "pypi-", "AIza"),
@@ -46,22 +36,22 @@ def is_credential_file(path: str, text: str = "") -> bool:
     likely = any(mark in text for mark in _MARKS)  # 50 times as fast as the search, which few texts need then
     sets = any(word in text for word in ("KEY", "TOKEN", "PASSWORD"))
     named = re.fullmatch(_FILE, PurePath(path).name) or re.fullmatch(_PLACE, path)
-    return bool(named or (likely and re.search(_VALUE, text)) or (sets and re.search(_SET, text)))
+    return bool(named or (likely and re.search(VALUE, text)) or (sets and re.search(_SET, text)))
 
 
 def has_credential(line: str) -> bool:
     """Whether a line of a requirements file has a token, or a URL with a password."""
-    return bool(re.search(_VALUE, line) or re.search(_URL_LOGIN, line))
+    return bool(re.search(VALUE, line) or re.search(URL_LOGIN, line))
 
 
 def warnings(spec: JobSpec, sources: Sources) -> Iterator[str]:
     """A warning for each variable, argument and file that looks like one, with the fix."""
     for name, value in spec.env.items():
-        if value and (re.search(_NAME, name) or re.search(_VALUE, value)):
+        if value and (re.search(NAME, name) or re.search(VALUE, value)):
             fix = f"keep it in a Secret: --secret {name}=SECRET/KEY"
             yield f"env.{name} looks like a credential, and is stored in the job as plain text; {fix}"
     for number, value in enumerate(spec.args):
-        if re.search(_VALUE, value):
+        if re.search(VALUE, value):
             fix = "keep it in a Secret, and let the script read a variable: --secret NAME=SECRET/KEY"
             yield f"args[{number}] looks like a credential, and is stored in the job as plain text; {fix}"
     urls = (spec.requirements.index_url, *spec.requirements.extra_index_urls)

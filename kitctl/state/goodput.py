@@ -158,6 +158,46 @@ def account(job: JobHistory) -> Goodput:
     return _summary(job, end, whole, totals, unknown=unknown, overlap=overlap, carried=carried, context=context)
 
 
+class Stretch(NamedTuple):
+    """A time in which a node did one thing for the most part: seconds since the submission."""
+
+    begin: float
+    end: float
+    bucket: str
+
+
+def lanes(job: JobHistory) -> list[list[Stretch]]:
+    """What each node did, in order: of each moment the bucket that most of it counts as."""
+    logs = writers(job)
+    end = max(job.now if job.ended is None else job.ended, job.submitted)
+    context = _Context(logs)
+    found = []
+    for node in range(job.nodes):
+        spans, _ = _node(job, node, [log for log in logs if log.writer.node == node], context, end)
+        found.append([*_stretches(spans, job.submitted, end)])
+    return found
+
+
+def _stretches(spans: Iterable[_Span], begin: float, end: float) -> Iterator[Stretch]:
+    current: Stretch | None = None
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        start, stop = max(span.start - begin, 0.0 if current is None else current.end), min(span.end, end) - begin
+        if stop <= start or not span.kinds:
+            continue
+        by_bucket: dict[str, float] = defaultdict(float)
+        for (bucket, _, _), weight in span.kinds.items():
+            by_bucket[bucket] += weight
+        bucket = max(by_bucket, key=lambda one: by_bucket[one])
+        if current and current.bucket == bucket and start - current.end <= ROUNDING:
+            current = Stretch(current.begin, stop, bucket)
+            continue
+        if current:
+            yield current
+        current = Stretch(start, stop, bucket)
+    if current:
+        yield current
+
+
 class _Context:
     """What all nodes' lines say together: the first step of each group, repeated steps, the slowest node."""
 

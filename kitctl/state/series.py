@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from kitctl.base.quantity import duration, format_bytes, significant
+from kitctl.base.redaction import Redactor
 from kitctl.state import history
 from kitctl.state.history import JobHistory
 from kitjob.timeline import Event, Row
@@ -134,6 +135,17 @@ def picture(jobs: Iterable[JobHistory], *, metrics: Sequence[str] = (), by: By =
     return Picture(by, known, runs)
 
 
+def redacted(picture: Picture, redactor: Redactor) -> Picture:
+    """The same without secrets in its texts."""
+    runs = [
+        run._replace(
+            name=redactor.text(run.name), marks=[one._replace(text=redactor.text(one.text)) for one in run.marks]
+        )
+        for run in picture.runs
+    ]
+    return picture._replace(runs=runs)
+
+
 def recent(job: JobHistory, since: float) -> tuple[list[Row], list[Event]]:
     """A job's rows and events, or those of its last seconds."""
     logs = history.writers(job)
@@ -229,7 +241,7 @@ def _marks(job: JobHistory, rows: Sequence[Row], events: Sequence[Event], by: By
         index = bisect_right(times, time)
         return next((row.step for row in reversed(rows[:index]) if row.step is not None), None)
 
-    for one in _single(known):
+    for one in single(known):
         if (at := x(one.time)) is None:
             continue
         after = next((time for time in firsts if time > one.time), None) if one.what == "fault" else None
@@ -242,7 +254,7 @@ def _marks(job: JobHistory, rows: Sequence[Row], events: Sequence[Event], by: By
         yield Mark(at, one.what, text, end)
 
 
-def _single(found: Sequence[Event]) -> Iterator[Event]:
+def single(found: Sequence[Event]) -> Iterator[Event]:
     """Without what several sources say of one fault."""
     faults = [one for one in found if one.what == "fault"]
     doubled = {id(after) for before, after in pairwise(faults) if after.time - before.time < history.SAME}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # together they take long to import, and each command needs f
     from kitctl.state.faults import FaultInjection
     from kitctl.state.history import JobHistory
     from kitctl.state.logs import Line
+    from kitctl.state.record import TargetRecords
     from kitctl.state.running_job import RankPlace
     from kitctl.state.stacks import NodeStacks
 
@@ -225,6 +226,13 @@ class Target(Protocol):
         Raises:
             NotFound: there is no job of that name.
             TargetError: it could not be read.
+        """
+
+    def records(self, namespace: str, name: str) -> TargetRecords:
+        """What is kept about a job, for a report or a bug report.
+
+        Raises:
+            NotFound: there is no job of that name.
         """
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:

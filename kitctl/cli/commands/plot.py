@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +29,7 @@ Examples:
   kitctl plot digits --metric loss --since 30m
   kitctl plot digits-1 digits-2 --by step    # one over the other
   kitctl plot digits -o digits.svg           # a picture for a browser or a page
+  kitctl plot digits -o digits.png           # with resvg-py: pip install 'kittrain[png]'
   kitctl plot digits -o json | jq '.items[0].rows[-1].loss'
 """
 
@@ -41,7 +43,9 @@ Examples:
 @option("--by", group="Filter", type=click.Choice(["time", "step"]), default="time", help="The horizontal axis.")
 @option("--since", group="Filter", metavar="TIME", help="Only the last TIME, as in 90s or 10m.")
 @target_options
-@option("-o", "--output", metavar="FILE.svg|json", help="Write a picture to a file, or print the series as JSON.")
+@option(
+    "-o", "--output", metavar="FILE.svg|FILE.png|json", help="Write a picture to a file, or print the series as JSON."
+)
 def command(
     connect: Callable[[], Client],
     names: tuple[str, ...],
@@ -68,9 +72,11 @@ def command(
         what = " or ".join(metrics) or "value"
         raise KitError(f"no {what} is known of {', '.join(names)}", fix="kitctl events shows how far it got")
     if path:
+        from kitctl.base.redaction import Redactor, secrets_of
         from kitctl.output.view import drawing
 
-        save(path, [drawing.svg(picture).encode()])
+        shown = series.redacted(picture, Redactor(secrets_of(dict(os.environ))))
+        save(path, [_drawn(drawing.svg(shown), path)], private=True)
         info(f"written: {path}")
     else:
         echo_plot(picture)
@@ -84,7 +90,13 @@ def _file(output: str | None) -> Path | None:
     if output in {None, "json"}:
         return None
     path = Path(str(output))
-    if path.suffix.lower() != ".svg":
-        fix = "give -o FILE.svg; a browser, Inkscape or rsvg-convert makes a PNG of it"
-        raise UsageError(f"-o {output}: plots are written as .svg, or printed as json", fix=fix)
+    if path.suffix.lower() not in {".svg", ".png"}:
+        raise UsageError(f"-o {output}: plots are written as .svg or .png, or printed as json", fix="give -o FILE.svg")
     return path
+
+
+def _drawn(svg: str, path: Path) -> bytes:
+    """The picture as a file's name says."""
+    from kitctl.output.view import raster
+
+    return raster.png(svg) if path.suffix.lower() == ".png" else svg.encode()

@@ -80,15 +80,12 @@ def _head(picture: Picture) -> Iterator[str]:
 
 def _panel(picture: Picture, metric: str, top: int, *, last: bool) -> Iterator[str]:
     kind, bottom = METRICS[metric], top + _height(metric)
-    low, high, log = picture.bounds(metric)
-    if not log:
-        room = (high - low) * 0.06
-        low, high = (low if kind.from_zero and low == 0 else low - room), high + room
+    low, high, log = bounds(picture, metric)
     place = _place(picture, low, high, (top, bottom), log=log)
     scale = " (log scale)" if log else ""
     yield f'<text class="text name" x="{LEFT}" y="{top - 10}">{kind.title}{scale}</text>'
     yield from _faults(picture, top, bottom)
-    for value in _values(low, high, log=log, stairs=kind.stairs):
+    for value in values(low, high, log=log, stairs=kind.stairs):
         _, y = place(Point(picture.begin, value))
         yield f'<path class="grid" d="M{LEFT} {y:.1f}H{LEFT + INNER}"/>'
         yield f'<text class="quiet number" x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{kind.show(value)}</text>'
@@ -96,7 +93,7 @@ def _panel(picture: Picture, metric: str, top: int, *, last: bool) -> Iterator[s
     for index, run in enumerate(picture.runs):
         colour = COLOURS[index % len(COLOURS)]
         for part in run.curves[metric]:
-            yield f'<path class="curve" stroke="{colour}" d="{_path([place(one) for one in part])}"/>'
+            yield f'<path class="curve" stroke="{colour}" d="{path([place(one) for one in part])}"/>'
     yield f'<path class="frame" d="M{LEFT} {bottom}H{LEFT + INNER}"/>'
     if len(picture.runs) == 1 and picture.runs[0].curves[metric]:
         end = kind.show(picture.runs[0].curves[metric][-1][-1].y)
@@ -142,7 +139,17 @@ def _times(picture: Picture, bottom: int, *, labels: bool) -> Iterator[str]:
         yield f'<text class="quiet number" {middle}>{what}</text>'
 
 
-def _values(low: float, high: float, *, log: bool, stairs: bool) -> Sequence[float]:
+def bounds(picture: Picture, metric: str) -> tuple[float, float, bool]:
+    """Those of a panel, with some room above and below its curves; and whether its scale is logarithmic."""
+    low, high, log = picture.bounds(metric)
+    if log:
+        return low, high, log
+    room = (high - low) * 0.06
+    return (low if METRICS[metric].from_zero and low == 0 else low - room), high + room, log
+
+
+def values(low: float, high: float, *, log: bool, stairs: bool) -> Sequence[float]:
+    """Where a panel's vertical axis has labels."""
     if not log:
         return [0.0, float(int(high))] if stairs else ticks(low, high, 4)
     found = [
@@ -154,7 +161,8 @@ def _values(low: float, high: float, *, log: bool, stairs: bool) -> Sequence[flo
     return found if len(found) <= 5 else [one for one in found if f"{one:e}"[0] == "1"]  # noqa: PLR2004  labels
 
 
-def _path(places: Sequence[tuple[float, float]]) -> str:
+def path(places: Sequence[tuple[float, float]]) -> str:
+    """What a curve's ``path`` draws."""
     if len(places) == 1:
         return f"M{places[0][0]:.1f} {places[0][1]:.1f}h.1"
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places)

@@ -24,7 +24,7 @@ def events(found: Sequence[Event], *, wide: bool = False) -> list[str]:
     header = ("TIME (UTC)", "AFTER", "NODE", "EVENT", "DETAILS") if wide else ("AFTER", "NODE", "EVENT", "DETAILS")
     rows = []
     for one in found:
-        row = [_after(one.time - begin), "-" if one.node is None else str(one.node), one.what, _details(one)]
+        row = [after(one.time - begin), "-" if one.node is None else str(one.node), one.what, details(one)]
         row[3] = row[3] if wide else _fit(row[3])
         rows.append([_clock(one.time), *row] if wide else row)
     return columns(header, rows)
@@ -100,7 +100,8 @@ def _seconds(seconds: float) -> str:
     return f"{duration(seconds)} ({seconds:.1f} s)"
 
 
-def _after(seconds: float) -> str:
+def after(seconds: float) -> str:
+    """A time since the first event."""
     return f"{seconds:.1f}s" if seconds < 60 else duration(seconds)  # noqa: PLR2004
 
 
@@ -112,7 +113,8 @@ def _fit(text: str) -> str:
     return text if len(text) <= SHORT else f"{text[: SHORT - 3]}..."
 
 
-def _details(one: Event) -> str:
+def details(one: Event) -> str:
+    """What is known of an event besides its time, in a line."""
     group = f"group {one.round}: {pluralize(one.nodes, 'node')}, {pluralize(one.world, 'rank')}" if one.nodes else ""
     parts = ", ".join(f"{name.replace('_', ' ')} {seconds:.2f}" for name, seconds in one.parts.items())
     told = [

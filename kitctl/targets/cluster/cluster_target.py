@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kitctl.state.faults import FaultInjection
     from kitctl.state.history import JobHistory
     from kitctl.state.logs import Line
+    from kitctl.state.record import TargetRecords
     from kitctl.state.running_job import RankPlace
     from kitctl.state.stacks import NodeStacks
     from kitctl.targets.cluster.read.pod_logs import Source
@@ -297,6 +298,12 @@ class ClusterTarget:
             )
         self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
         return helper_pod.command_output(self.api, job, command)
+
+    def records(self, namespace: str, name: str) -> TargetRecords:
+        """What the API server has of it: its object, pods, events and report, in four requests or a few more."""
+        from kitctl.targets.cluster import job_records
+
+        return job_records.of_job(self.api, self._find(namespace, name), self._context.name)
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.rank.snapshots`` in a helper pod with the claim of a job, which may be deleted."""

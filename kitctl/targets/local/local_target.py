@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -46,6 +46,9 @@ from kitctl.targets.local.folder import JobFolder, create, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.records import Desired
 from kitctl.targets.local.removal import remove, require_own
+
+if TYPE_CHECKING:
+    from kitctl.state.record import TargetRecords
 
 STOP_SLACK_SECONDS = 15.0  # beyond the grace period: until SIGKILL was sent and noticed
 
@@ -236,6 +239,12 @@ class LocalTarget:
         command = interpreter.command(job.python, [names.HISTORY, str(near)])
         lines = b"".join(snapshot_tool.output(command, job.library))
         return folder_facts.history(folder, self._facts(folder), lines, now=time.time())
+
+    def records(self, namespace: str, name: str) -> TargetRecords:
+        """What the job's folder has: its JSON files, and the end of its supervisor's log."""
+        from kitctl.targets.local import job_records  # noqa: PLC0415 - for two commands alone
+
+        return job_records.of_folder(self._open(namespace, name))
 
     def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
         """The output of ``kittrain.rank.snapshots`` for a folder of snapshots, whose job may be deleted."""

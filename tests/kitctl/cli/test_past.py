@@ -103,8 +103,8 @@ def test_a_plot_as_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     write_history(ended_job("job"))
     assert main(["plot", "job", "--metric", "loss", "-o", str(tmp_path / "job.svg")]) == 0
     assert (tmp_path / "job.svg").read_text("utf-8").startswith("<svg ")
-    assert main(["plot", "job", "-o", "job.png"]) == 2
-    assert "rsvg-convert" in capsys.readouterr().err
+    assert main(["plot", "job", "-o", "job.gif"]) == 2
+    assert "written as .svg or .png" in capsys.readouterr().err
 
 
 def test_a_plot_of_what_is_not_known_says_so(capsys: pytest.CaptureFixture[str]) -> None:
