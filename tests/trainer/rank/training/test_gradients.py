@@ -190,6 +190,26 @@ def test_a_sharded_model_has_gradients_and_messages_are_sent() -> None:
         assert all(one.grad is not None for one in model.parameters())
 
 
+@pytest.mark.usefixtures("_one_rank")
+@pytest.mark.parametrize("group", [True, False], ids=["in a group", "without one"])
+@pytest.mark.parametrize("used", [True, False], ids=["parameters", "no parameters"])
+def test_a_lone_rank_reads_its_own_message(*, group: bool, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not group:
+        monkeypatch.delenv("RANK")
+    with join() as world:
+        assert dist.is_initialized() is group
+        model = nn.Linear(5, 1)
+        options = DDPOptions(find_unused_parameters=not used)
+        each = loss if used else lambda *_: torch.full((), 3.0)
+        gradients = AveragedGradients(world, model, each, samples_of(torch.float32), options)
+        steps = gradients.batches(Cursor(), 2)
+        means = [gradients.backward(next(steps), lambda: StepMessage(stop=True, due=True)) for _ in range(2)]
+        values = [mean.read()[:5] for mean in means]
+        assert [flags for _, *flags in values] == [[1, 0, 1, 0]] * 2
+        assert used or [value for value, *_ in values] == [3, 3]
+        assert used is (model.weight.grad is not None and bool(model.weight.grad.any()))
+
+
 class Net(nn.Sequential):
     """Has attributes that scripts use, two heads, and batch statistics."""
 

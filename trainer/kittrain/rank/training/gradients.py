@@ -2,8 +2,8 @@
 
 The ranks' messages are piggybacked on the gradients: they are the gradient of an extra parameter that does not belong
 to the model. So a step needs no collective besides DDP's own, and on a GPU only three small kernels: one makes the
-message, one copies it into DDP's bucket, one copies the mean to the host. ``kittrain.rank.training.virtual_ranks`` is
-the alternative, with the same bits for any number of ranks.
+message, one copies it into DDP's bucket, one copies the mean to the host. A lone rank's message stays where it is.
+``kittrain.rank.training.virtual_ranks`` is the alternative, with the same bits for any number of ranks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain.rank.training import batchnorm
-from kittrain.rank.training.step_sync import MessageEncoder, PendingMean, StepMessage, all_reduce_message
+from kittrain.rank.training.step_sync import (
+    MessageEncoder,
+    PendingMean,
+    StepMessage,
+    all_reduce_message,
+    average_message,
+)
 from kittrain.rank.world.data import Batch, Data
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.eval_mode import eval_mode
@@ -88,7 +94,8 @@ class AveragedGradients:
         self._batchnorms = batchnorm.local_batchnorms(model)
         self._minimum = batchnorm.min_samples_per_rank(model, data.order.batch, batches)
         sharded = has_sharded_modules(model)  # has no DDP, which would average the carrier's gradient
-        self._carrier = None if sharded else nn.Parameter(torch.zeros(5, device=world.device))
+        carries = world.size > 1 and not sharded
+        self._carrier = nn.Parameter(torch.zeros(5, device=world.device)) if carries else None
         self._piggyback = ddp.comm_hook is None  # a hook may change the values, e.g. round them
         self._step = _StepModule(world, model, loss, scale, self._carrier)
         self._parallel = world.parallel(self._step, ddp)
@@ -113,7 +120,10 @@ class AveragedGradients:
         self._backward(parts[-1], message)
         if carrier is not None and self._piggyback:
             return PendingMean(cast("Tensor", carrier.grad))
-        return all_reduce_message(sum(sums, step.sent.loss) / self._world.size, message())
+        loss = sum(sums, step.sent.loss)
+        if self._world.size == 1:
+            return average_message(loss, message(), self._world)
+        return all_reduce_message(loss / self._world.size, message())
 
     def _backward(self, batch: Batch, message: MessageSource) -> None:
         weight = batch.weight / len(self._sharers)
@@ -125,9 +135,10 @@ class AveragedGradients:
                 ends = self._parallel(samples, weight)
         del samples  # its memory is free during the backward pass, unless that needs it
         loss, *carriers = ends
-        encoded = tuple(self._encoder.encode(message(), self._step.sent.loss) for _ in carriers)
-        if carriers and not loss.requires_grad:  # no parameter was used on this rank
-            backward(tuple(carriers), encoded)
+        encoded = (self._encoder.encode(message(), self._step.sent.loss),) if carriers else ()
+        if not loss.requires_grad and (carriers or self._world.size == 1):  # no parameter was used on this rank
+            if carriers:
+                backward(tuple(carriers), encoded)
         elif type(loss) is Tensor and loss.numel() == 1 and loss.requires_grad:
             backward(ends, (self._seed_of(loss), *encoded))
         else:  # as the tensor's type has it, or an error

@@ -208,7 +208,9 @@ def all_reduce_message(loss: Tensor, message: StepMessage, *, samples: int | Non
     return _summed_up(_sum_encoder(loss.device).encode(message, loss.detach(), samples))
 
 
-def average_message(loss: Tensor | float | None, message: StepMessage, world: World, *, samples: int) -> PendingMean:
+def average_message(
+    loss: Tensor | float | None, message: StepMessage, world: World, *, samples: int = 0
+) -> PendingMean:
     """Start to average the ranks' losses, and to sum up the rest of their messages. Collective.
 
     On a CPU the numbers are at hand, and a tensor is made of them at once: without an operation for each.
@@ -217,7 +219,7 @@ def average_message(loss: Tensor | float | None, message: StepMessage, world: Wo
         loss: this rank's; None: not known.
         message: this rank's.
         world: all ranks.
-        samples: of this rank in the step, to be added up.
+        samples: of this rank in the step, to be added up; 0: not known.
     """
     if world.device.type != "cpu" or (isinstance(loss, Tensor) and (type(loss) is not Tensor or not loss.is_cpu)):
         values = _sum_encoder(world.device).encode(message, _on_device(loss, world.device), samples)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -34,11 +34,19 @@ with suppress(ImportError):  # imported now, so that it is seeded even if a data
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """The samples of one batch; ``position`` is that of the first one in the epoch's order."""
+    """The samples of one batch.
+
+    Attributes:
+        epoch: from 0 on.
+        position: of the first one in the epoch's order.
+        ids: of the samples.
+        index: the same as a tensor; None: to be made, as a tensor on the way to a worker process costs more.
+    """
 
     epoch: int
     position: int
     ids: Sequence[int]
+    index: Tensor | None = field(default=None, compare=False)
 
 
 class BatchDataset(Dataset[Any]):
@@ -72,7 +80,7 @@ class BatchDataset(Dataset[Any]):
     def __getitem__(self, request: BatchRequest) -> Any:
         """Load, augment and collate a batch. The training process's generators are unchanged."""
         if self._columns is not None:
-            index = torch.tensor(request.ids)
+            index = torch.tensor(request.ids) if request.index is None else request.index
             return [column.index_select(0, index) for column in self._columns]
         if self._quiet:
             with DRAWS as draws:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -86,8 +87,11 @@ class Data:
         planned: deque[tuple[Span, list[int]]] = deque()
         requests = self._requests(cursor, epochs, world, minimum, planned)
         loaded = iter(self._loaded(requests, cursor, world))
-        for _ in self.order.spans(cursor, epochs):
-            samples = [next(loaded)]  # no name refers to them: they are to be freed before the next ones are loaded
+        samples: list[Any] = []  # no name refers to them: they are to be freed before the next ones are loaded
+        while True:
+            samples.extend(islice(loaded, 1))
+            if not samples:
+                return
             span, ids = planned.popleft()
             yield Batch(span=span, ids=ids, weight=world.size * len(ids) / span.size, samples=samples.pop())
 
@@ -114,6 +118,7 @@ class Data:
         for span in self.order.spans(cursor, epochs):
             share = rank_share(range(span.start, span.stop), world.rank, world.size, minimum=minimum)
             loaded = share or range(span.start, span.start + 1)
-            ids = self.order.ids(Span(span.epoch, loaded[0], loaded[-1] + 1))
+            index = self.order.index(span.epoch, loaded[0], loaded[-1] + 1)
+            ids: list[int] = index.tolist()
             planned.append((span, ids if share else []))
-            yield BatchRequest(span.epoch, loaded[0], ids)
+            yield BatchRequest(span.epoch, loaded[0], ids, None if self._workers else index)

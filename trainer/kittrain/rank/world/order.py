@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kittrain.rank.world.seeds import derive_seed
@@ -63,7 +63,7 @@ class Order:
         """Whether it says which samples a step takes; ``STEPS`` does not."""
         return (self.samples, self.batch) != (STEPS.samples, STEPS.batch)
 
-    @property
+    @cached_property
     def steps_per_epoch(self) -> int:
         """Optimizer steps in an epoch, including a short last one."""
         return -(-self.samples // self.batch)
@@ -76,10 +76,11 @@ class Order:
 
     def spans(self, cursor: Cursor, epochs: int) -> Iterator[Span]:
         """The global batches from a cursor to the end of the last epoch."""
-        while cursor.epoch < epochs:
-            span = Span(cursor.epoch, cursor.position, min(cursor.position + self.batch, self.samples))
-            yield span
-            cursor = self.after(span)
+        epoch, start = cursor.epoch, cursor.position
+        while epoch < epochs:
+            stop = min(start + self.batch, self.samples)
+            yield Span(epoch, start, stop)
+            epoch, start = (epoch, stop) if stop < self.samples else (epoch + 1, 0)
 
     def after(self, span: Span) -> Cursor:
         """The cursor after a global batch."""
@@ -91,8 +92,12 @@ class Order:
 
     def ids(self, span: Span) -> list[int]:
         """The ids of a span's samples, in order."""
-        ids: list[int] = _permutation(self.seed, span.epoch, self.samples)[span.start : span.stop].tolist()
+        ids: list[int] = self.index(span.epoch, span.start, span.stop).tolist()
         return ids
+
+    def index(self, epoch: int, start: int, stop: int) -> Tensor:
+        """The same of positions of an epoch's order, as a tensor (stop - start,) that shares the order's memory."""
+        return _permutation(self.seed, epoch, self.samples)[start:stop]
 
 
 STEPS: Final = Order(samples=1 << 53, batch=1)  # of a run whose data have no known order: one epoch of steps
