@@ -110,6 +110,15 @@ if __name__ == "__main__":
     seen["torch"] = own(queue.get())
     write(seen)
 """
+# What it sees: a long test compares this with torchrun, which imports torch for another eight processes.
+IN_PROCESSES: Final[dict[str, object]] = {
+    "fork": ["processes.py", "__main__", ["5"]],
+    **{key: ["processes.py", "__mp_main__", ["5"]] for key in ("spawn", "forkserver")},
+    **{key: [1] for key in ("pool fork", "pool spawn", "pool forkserver")},
+    **{key: [2] for key in ("executor fork", "executor spawn", "executor forkserver")},
+    **{key: [[0, 1, 2, 3], [4, 5, 6, 7]] for key in ("loader fork", "loader spawn", "loader forkserver")},
+    "torch": [0],
+}
 MODULE = """
 import pickle, sys
 from ..beside import NUMBER
@@ -170,7 +179,6 @@ def seen_under_the_agent(folder: Path, command: tuple[str, ...], warm: str, monk
     [
         ("identity", ["1", "0"]),
         ("module", ["1", "0"]),
-        ("multiprocessing", ["1"]),
         pytest.param("multiprocessing", ["0"], marks=pytest.mark.long),
     ],
 )
@@ -178,8 +186,13 @@ def test_a_rank_finds_what_it_finds_under_torchrun(
     folder: Path, name: str, warm_workers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = seen_under_torchrun(folder, COMMANDS[name])
+    assert name != "multiprocessing" or expected == IN_PROCESSES
     for warm in warm_workers:
         assert seen_under_the_agent(folder, COMMANDS[name], warm, monkeypatch) == expected
+
+
+def test_processes_of_a_warm_rank_find_its_script(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen_under_the_agent(folder, COMMANDS["multiprocessing"], "1", monkeypatch) == IN_PROCESSES
 
 
 @pytest.mark.parametrize("name", ["fresh", "fresh module"])
