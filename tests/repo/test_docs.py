@@ -83,6 +83,21 @@ def test_no_page_has_a_placeholder_for_an_address_of_the_project(path: Path) -> 
     assert not re.search(r"\b(OWNER/REPO(SITORY)?|REGISTRY/trainer:VERSION|YOUR[-_]ORG|TODO|FIXME)\b", text)
 
 
+TESTED = re.compile(r"\]\(\.\./(tests/[^)]+\.py)\): ((?:`\w+`(?:, )?)+)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_test_that_a_page_names_exists(page: Path) -> None:
+    named = [
+        (file, name)
+        for file, names in TESTED.findall(page.read_text(encoding="utf-8"))
+        for name in re.findall(r"\w+", names)
+    ]
+    missing = [one for one in named if f"def {one[1]}(" not in (ROOT / one[0]).read_text(encoding="utf-8")]
+    assert missing == []
+    assert named or page.name != "security.md"
+
+
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 
 

@@ -282,6 +282,17 @@ def test_two_jobs_have_different_ports(target: LocalTarget) -> None:
     assert one.runtime != two.runtime
 
 
+def test_modules_in_the_current_folder_hide_none_of_pythons(
+    target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("random", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('hidden')\n")
+    monkeypatch.chdir(tmp_path)
+    folder = begin(target, SLEEP)
+    eventually(lambda: up(folder, 0, 1))
+    assert target.job("default", "job").note == ""
+
+
 def test_a_supervisor_that_cannot_start_is_told_until_one_runs(
     target: LocalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
