@@ -25,7 +25,7 @@ export MYPY_CACHE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kitctl-mypy
 
 .PHONY: help
 help: ## Explain every target
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  NODES=3 KILL=1       for demo: number of nodes; kill one of them during training"
 	@echo "  WORKERS=auto         for test: parallel test processes, for tests without a cluster"
@@ -59,6 +59,10 @@ clean: ## Remove .venv, caches and build outputs
 .PHONY: recording
 recording: setup ## Record `make demo KILL=1` as docs/images/kill.svg, for README
 	@$(PY) -m tools.recording
+
+.PHONY: report-picture
+report-picture: setup ## Run a job with two faults, and draw its report as docs/images/report.png, for README; needs Chromium
+	@$(PY) -m tools.report_picture
 
 .PHONY: demo
 demo: setup ## Train handwritten digits on NODES local nodes; KILL=1 kills one of them during training

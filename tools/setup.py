@@ -56,7 +56,7 @@ def _make_venv() -> None:
         _run(*make)
     except subprocess.CalledProcessError:
         # Debian's python3 lacks ensurepip, which installs pip into a new environment.
-        if not _apt_install("python3-venv"):
+        if not apt_install("python3-venv"):
             sys.exit("setup: python3 -m venv does not work here; install python3-venv")
         _run(*make)
 
@@ -85,7 +85,7 @@ def _torch_requirements() -> list[str]:
 
 
 def _need_kubectl() -> None:
-    if shutil.which("kubectl") or _apt_install("kubernetes-client"):
+    if shutil.which("kubectl") or apt_install("kubernetes-client"):
         return
     missing = "kubectl is not on PATH: tests that compare with it will be skipped; install it to run them"
     if os.environ.get("CI"):
@@ -93,7 +93,7 @@ def _need_kubectl() -> None:
     print(f"setup: {missing}", flush=True)
 
 
-def _apt_install(package: str) -> bool:
+def apt_install(package: str) -> bool:
     """Install a Debian package; False if this user cannot, or does not want to."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False

@@ -15,6 +15,7 @@ from kitjob.timeline import Row
 
 WIDTH: Final = 1000  # units of a curve's own width, which is stretched
 TICKS: Final = 9
+EDGE: Final = 0.95  # of the width: from there on a label in the middle of its tick would not fit
 THIN: Final = 0.0005  # share of all time of a stretch that can be seen
 MOST_MARKS: Final = 400  # of a kind: more are not told apart
 
@@ -147,7 +148,12 @@ def _mark(picture: Picture, mark: Mark, elapsed: float) -> dict[str, Any]:
 def _ticks(elapsed: float) -> list[dict[str, Any]]:
     """Labels of the time axis; only every other one is shown where there is little room."""
     return [
-        {"x": _percent(tick, elapsed), "text": duration(tick), "minor": bool(index % 2)}
+        {
+            "x": _percent(tick, elapsed),
+            "text": duration(tick),
+            "minor": bool(index % 2),
+            "anchor": "end" if tick > EDGE * elapsed else "middle",
+        }
         for index, tick in enumerate(time_ticks(0.0, elapsed, TICKS))
     ]
 
