@@ -5,16 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
-from tests.cluster.commands import kitctl
+from tests.cluster.commands import State, kitctl, until_status
 from tests.cluster.jobs import KINDS, Run, often
 from tests.cluster.kind.images import pushed
 from tests.cluster.kind.settings import FAKE_GPUS, TRAINER_IMAGE
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.test_cluster import RESTRICTED
-from tests.cluster.toy import EPOCHS, all_recover, assert_complete_and_exact, submit_on_three_nodes, submit_toy
+from tests.cluster.toy import (
+    EPOCHS,
+    all_recover,
+    assert_complete_and_exact,
+    has_trained,
+    submit_on_three_nodes,
+    submit_toy,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
@@ -47,6 +55,40 @@ def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
         assert_complete_and_exact(run)
 
 
+@pytest.mark.parametrize("kind", often("IndexedJob"))
+def test_a_spare_takes_the_place_of_a_deleted_pod(namespace: str, kind: str) -> None:
+    run = guarded(namespace, kind)
+    with all_recover(run):
+        delete_pod(run, 1)  # drained: no step is lost
+    assert set(run.report()["nodes"]) == {"0", "2"}
+    assert_complete_and_exact(run)  # whether or not the pod's successor is there by then
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_successor_of_a_lost_pod_is_the_next_spare(namespace: str, kind: str) -> None:
+    run = guarded(namespace, kind, epochs=5 * EPOCHS)
+    for index in (1, 2):
+        with all_recover(run):
+            delete_pod(run, index, "--grace-period=0", "--force")
+        state = until_status(run.name, namespace, partial(has_spare, index))
+        assert (state["nodeRange"], state["readyNodes"], state["worldSize"]) == ("2+1", 2, 2)
+    assert_complete_and_exact(run, epochs=5 * EPOCHS)
+
+
+def has_spare(index: int, state: State) -> bool:
+    """Whether that node stands by, and no other."""
+    return bool(state["spares"] == [index])
+
+
+def guarded(namespace: str, kind: str, *, epochs: int = EPOCHS) -> Run:
+    """A job of two nodes and one that stands by."""
+    run = submit_toy(namespace, kind, "--nodes", "2+1", epochs=epochs)
+    until_status(run.name, namespace, lambda state: state["spares"] == [2])
+    until(partial(has_trained, run, steps=5))
+    return run
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_elastic_job_completes_without_its_last_node(namespace: str, kind: str) -> None:
@@ -62,10 +104,10 @@ def kill_rank(run: Run, index: int) -> None:
     assert f"rank {rank} (node {index}): recovered" in output
 
 
-def delete_pod(run: Run, index: int) -> None:
+def delete_pod(run: Run, index: int, *options: str) -> None:
     """SIGTERM, then SIGKILL after the grace period."""
-    (pod,) = run.pods(index)
-    kubectl("delete", "pod", "-n", run.namespace, pod["metadata"]["name"], "--wait=false")
+    pod = max(run.pods(index), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    kubectl("delete", "pod", "-n", run.namespace, pod["metadata"]["name"], "--wait=false", *options)
 
 
 def drain(run: Run, node: str) -> None:
