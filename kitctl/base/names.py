@@ -31,11 +31,13 @@ ANNOTATION_EQUAL_COMPLETIONS: Final = "kueue.x-k8s.io/job-completions-equal-para
 ANNOTATION_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"
 ANNOTATION_WORKLOAD: Final = "kueue.x-k8s.io/workload"  # of a queued job's pods: their Workload; set by Kueue
 GATE_ELASTIC: Final = "kueue.x-k8s.io/elastic-job"  # holds a new pod until its node is admitted; set by Kueue
+ANNOTATION_METRICS_PORT: Final = "kitctl.dev/metrics-port"  # of pods: where metrics are; read by Prometheus' relabeling
 APP_NAME: Final = "kitctl-job"
 
 # -- the container ------------------------------------------------------------------------------------------------
 CONTAINER: Final = "pytorch"  # required by Kubeflow's operator
 PORT_NAME: Final = "pytorchjob-port"  # required by Kubeflow's operator
+METRICS_PORT_NAME: Final = "kitctl-metrics"
 SECRET_PATH: Final = "/var/run/secrets/kitctl.dev"  # where the run's secret is mounted
 WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks' working folder then
 CODE_PATH: Final = "/var/run/kitctl.dev/code"  # where the folder that was sent is mounted, packed

@@ -108,6 +108,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Network", (
         ("--backend", "backend", "BACKEND", "auto", "auto, nccl or gloo."),
         ("--interface", "nccl.interface", "NAME", "from the route to node 0", "Interface for NCCL and gloo."),
+        ("--metrics", "metrics.enabled", "", "", "Serve metrics for Prometheus.", bool),
         ("--nccl-debug", "nccl.debug", "LEVEL", "none", "NCCL_DEBUG, as in INFO."),
     )),
 )

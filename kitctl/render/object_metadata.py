@@ -34,6 +34,13 @@ def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:
     }
 
 
+def pod_annotations(spec: JobSpec) -> dict[str, str]:
+    """Of the pods: what a plugin that starts them together reads, and where their metrics are."""
+    group = POD_GROUPS.get(spec.scheduling.pod_group)
+    found = {group.annotation: spec.name} if group and group.annotation else {}
+    return found | ({names.ANNOTATION_METRICS_PORT: str(spec.metrics.port)} if spec.metrics.enabled else {})
+
+
 def _labels(spec: JobSpec, component: str) -> dict[str, str]:
     return {
         names.LABEL_NAME: names.APP_NAME,

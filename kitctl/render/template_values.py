@@ -39,6 +39,7 @@ class TemplateValues(msgspec.Struct, frozen=True, kw_only=True):
     standalone: bool
     labels: Mapping[str, Mapping[str, str]]  # by component
     annotations: Mapping[str, str]  # of the job, besides its digest
+    pod_annotations: Mapping[str, str]
     selector: Mapping[str, str]
     image: str
     env: tuple[Mapping[str, Any], ...]
@@ -160,6 +161,7 @@ def template_values(
         standalone=standalone,
         labels=object_metadata.labels(spec),
         annotations=object_metadata.job_annotations(spec, kind),
+        pod_annotations=object_metadata.pod_annotations(spec),
         selector={names.LABEL_INSTANCE: spec.name, names.LABEL_COMPONENT: "trainer"},
         image=DEFAULT_IMAGE if spec.image == AUTO else spec.image,
         env=tuple(environment.pod_env(spec, kind, sources, standalone=standalone)),

@@ -208,6 +208,11 @@ def _tolerations(spec: JobKeys) -> Iterator[Problem]:
             yield Problem.of(field, "Equal needs a key", "set one, or tolerate every taint with operator: Exists")
 
 
+def _metrics(spec: JobKeys) -> Iterator[Problem]:
+    if spec.metrics.enabled and spec.metrics.port == spec.rendezvous.port:
+        yield Problem.of("metrics.port", f"{spec.metrics.port} is rendezvous.port", "give another port")
+
+
 def _queue(spec: JobKeys) -> Iterator[Problem]:
     if spec.scheduling.workload_priority_class and not spec.scheduling.queue:
         yield Problem.of("scheduling.workloadPriorityClass", "has no effect without a queue", "set scheduling.queue")
@@ -235,5 +240,6 @@ RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _virtual_ranks,
     _tolerations,
     _queue,
+    _metrics,
     pod_rules.problems,
 )

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kitctl.state.history import Attempt, JobHistory, WriterLog, writers
+from kitjob.buckets import BEFORE_STEPS, IN_STEPS, PHASES
 from kitjob.timeline import AgentState, Event, Row
 
 BUCKETS: Final[Mapping[str, str]] = {
@@ -39,22 +40,6 @@ BUCKETS: Final[Mapping[str, str]] = {
     "ended": "this node has ended, or its script's training; the job has not",
 }
 UNKNOWN: Final = "unknown"
-PHASES: Final[Mapping[str, str]] = {
-    "STARTING": "start and join",
-    "JOINING": "start and join",
-    "PREPARING": "start and join",
-    "RESTORING": "restore",
-    "DATA": "data wait",
-    "FORWARD": "training",
-    "BACKWARD": "training",
-    "UPDATING": "training",
-    "COMPUTING": "training",
-    "SYNCING": "training",
-    "SCRIPT": "training",
-    "EVALUATING": "evaluation",
-    "SAVING": "snapshot stall",
-    "FINISHING": "ended",
-}
 PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes before the first step otherwise is its part
     "STARTING": "start",
     "JOINING": "join",
@@ -62,8 +47,6 @@ PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes befor
     "RESTORING": "restore",
 }
 STATE_PARTS: Final[Mapping[str, str]] = {"code": "start", "start": "start", "join": "form", "stop": "stop"}
-BEFORE: Final = frozenset(PARTS)  # phases before the first step
-IN_STEP: Final = ("training", "data wait")
 SYNCHRONOUS: Final = frozenset({"BACKWARD", "SYNCING", "COMPUTING", "SCRIPT"})  # phases that include waiting for others
 BUSY: Final = frozenset({"DATA", "FORWARD", "UPDATING"})
 CARRIED: Final = 2.5  # seconds after a killed agent's last line in which it is taken to have gone on
@@ -451,8 +434,8 @@ def _row(row: Row, context: _Context, cause: str, first: float | None, fault: Ev
     begin = row.time - row.seconds
     ready = row.time if first is None else min(max(first, begin), row.time)  # the first step has ended
     kinds: dict[Kind, float] = defaultdict(float)
-    early = {phase: seconds for phase, seconds in row.phases.items() if phase in BEFORE}
-    late = {phase: seconds for phase, seconds in row.phases.items() if phase not in BEFORE}
+    early = {phase: seconds for phase, seconds in row.phases.items() if phase in BEFORE_STEPS}
+    late = {phase: seconds for phase, seconds in row.phases.items() if phase not in BEFORE_STEPS}
     before = max(ready - begin - sum(early.values()), 0.0)
     whole = sum(late.values())
     share = min(before / whole, 1.0) if whole else 0.0
@@ -481,7 +464,7 @@ def _late(row: Row, late: Mapping[str, float], share: float, context: _Context) 
         kinds["training", "", ""] -= wait
         kinds["waiting for a peer", "", "in steps"] += wait
     if again := context.repeated(row):
-        for kind in (*((one, "", "") for one in IN_STEP), ("waiting for a peer", "", "in steps")):
+        for kind in (*((one, "", "") for one in IN_STEPS), ("waiting for a peer", "", "in steps")):
             if seconds := kinds.get(kind, 0.0) * again:
                 kinds[kind] -= seconds
                 kinds["repeated steps", "", ""] += seconds

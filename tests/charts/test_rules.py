@@ -52,6 +52,7 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"resources": {"requests": {"amd.com/gpu": "1"}}, "gpuResource": "amd.com/gpu"},
         {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
         {"backend": "nccl"},
+        {"metrics": {"enabled": True, "port": 29400}},
     ],
     ids=json.dumps,
 )

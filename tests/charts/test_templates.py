@@ -121,6 +121,13 @@ def test_a_network_policy_is_rendered_unless_disabled(policy: object) -> None:
     assert_equal({"name": "job", "security": {"networkPolicy": policy}})
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("namespaces", [[], ["monitoring", "observability"]])
+def test_metrics_are_opened_to_the_namespaces_that_are_named(kind: str, namespaces: list[str]) -> None:
+    assert_equal({"name": "job", "kind": kind, "metrics": {"enabled": True, "port": 9500, "from": namespaces}})
+    assert_equal({"name": "job", "kind": kind, "metrics": {"from": namespaces}})
+
+
 def test_hang_detection_can_be_off() -> None:
     assert_equal({"name": "job", "policy": {"hangTimeout": "off"}})
 

@@ -29,6 +29,7 @@ from kitjob.pod_section import Pod
 from kitjob.record import Record
 from kitjob.sections import (
     EnvSource,
+    Metrics,
     Nccl,
     Policy,
     Rendezvous,
@@ -120,6 +121,8 @@ class JobKeys(Record):
     """Where and when the pods run."""
     policy: Policy = Policy()
     """Restarts and time limits."""
+    metrics: Metrics = Metrics()
+    """Numbers of a run for Prometheus."""
     security: Security = Security()
     """Permissions of the pods."""
     pod: Pod = Pod()

@@ -15,6 +15,7 @@ DEFAULT_IMAGE: Final = "pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime"  # public
 AUTO: Final = "auto"  # value of a setting: what fits is chosen
 DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
 RENDEZVOUS_PORT: Final = 29400  # torchrun's default
+METRICS_PORT: Final = 29401
 SNAPSHOT_PATH: Final = "/snapshots"
 
 # -- objects and files that an agent reads or writes ------------------------------------------------------------------

@@ -82,6 +82,12 @@ class RankProgress(Progress):
 
     warning: str = ""
     """About the training itself. Empty: none."""
+    samples: int = 0
+    """Samples that all ranks have taken since they started."""
+    not_finite_steps: int = 0
+    """Steps since then whose loss was NaN or infinite."""
+    snapshot_bytes: int = 0
+    """Size of the last published snapshot; 0: they have published none."""
 
 
 class NodeAssignment(Record):

@@ -13,6 +13,7 @@ from kitjob.fields import (
     Domain,
     Duration,
     EnvPrefix,
+    GivenName,
     IndexUrl,
     LabelKey,
     LabelValue,
@@ -215,6 +216,18 @@ class Policy(Record):
         """``hangTimeout`` in seconds: infinite for ``off``, None for ``auto``."""
         known = {"auto": None, "off": math.inf}
         return known[self.hang_timeout] if self.hang_timeout in known else float(seconds(self.hang_timeout))
+
+
+class Metrics(Record):
+    """Numbers of a run for Prometheus: each agent serves them, in OpenMetrics' text, at ``/metrics``."""
+
+    enabled: Sent[bool] = False
+    """Whether agents serve them."""
+    port: Sent[Port] = names.METRICS_PORT
+    """Their port in each pod. On this machine: of node 0, on loopback; node 1 has the next one, and so on. A port that
+    is taken there or on the host's network is replaced by a free one, which the agent logs."""
+    from_: tuple[GivenName, ...] = ()
+    """Namespaces whose pods may connect to that port: the NetworkPolicy admits no others."""
 
 
 class Security(Record):

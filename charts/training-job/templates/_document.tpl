@@ -59,6 +59,10 @@ from them is in the document (`training-job.document`).
       "gracePeriod": "60s",
       "hangTimeout": "auto"
     },
+    "metrics": {
+      "enabled": false,
+      "port": 29401
+    },
     "security": {
       "rendezvousSecret": true
     }

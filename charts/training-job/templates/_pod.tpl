@@ -3,9 +3,14 @@
 {{- $job := include "training-job.job" . | fromJson -}}
 metadata:
   labels: {{ $job.labels.pod | toJson }}
-  {{- with $job.podGroup.annotation }}
+  {{- if or $job.podGroup.annotation .Values.metrics.enabled }}
   annotations:
+    {{- with $job.podGroup.annotation }}
     {{ . }}: {{ $job.name | toJson }}
+    {{- end }}
+    {{- if .Values.metrics.enabled }}
+    kitctl.dev/metrics-port: {{ .Values.metrics.port | toString | toJson }}
+    {{- end }}
   {{- end }}
 spec:
   {{- with $job.kind.restartPolicy }}
@@ -78,6 +83,10 @@ spec:
       ports:
         - name: pytorchjob-port
           containerPort: {{ .Values.rendezvous.port | toJson }}
+        {{- if .Values.metrics.enabled }}
+        - name: kitctl-metrics
+          containerPort: {{ .Values.metrics.port | toJson }}
+        {{- end }}
       env:
         - name: PET_LOCAL_ADDR
           valueFrom: {fieldRef: {fieldPath: status.podIP}}

@@ -15,6 +15,13 @@ not work, with the same messages, and the chart's own.
 {{- include "training-job.sourceProblems" . }}
 {{- include "training-job.kindProblems" . }}
 {{- include "training-job.upgradeProblems" . }}
+{{- include "training-job.metricsProblems" . }}
+{{- end }}
+
+{{- define "training-job.metricsProblems" -}}
+{{- if and .Values.metrics.enabled (eq (int64 .Values.metrics.port) (int64 .Values.rendezvous.port)) }}
+metrics.port: {{ int64 .Values.metrics.port }} is rendezvous.port; fix: give another port
+{{- end }}
 {{- end }}
 
 {{- define "training-job.sizeProblems" -}}

@@ -126,7 +126,7 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         named = path.rpartition(".")[2] in {"env", "ports", "volumes", "volumeMounts"}
         for number, part in enumerate(value):
-            yield from leaves(part, f"{path}[{part['name'] if named else number}]")
+            yield from leaves(part, f"{path}[{part.get('name', number) if named else number}]")
     else:
         yield path, value
 

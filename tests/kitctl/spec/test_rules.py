@@ -11,6 +11,7 @@ from kitjob.pod_section import Pod
 from kitjob.record import replace
 from kitjob.sections import (
     EnvSource,
+    Metrics,
     Nccl,
     Policy,
     Rendezvous,
@@ -57,6 +58,10 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
     [
         ({"nodes": "0:2"}, "nodes: 0:2 is not a valid node count; fix: use 1 or more"),
         ({"nodes": "4:2"}, "nodes: 4:2 has a minimum above its maximum; fix: write 2:4"),
+        (
+            {"metrics": Metrics(enabled=True, port=29400)},
+            "metrics.port: 29400 is rendezvous.port; fix: give another port",
+        ),
         ({"name": "Job"}, "name: 'Job' is not a DNS label; fix: use lower-case"),
         ({"name": "7b"}, "name: '7b' is not a DNS label"),
         ({"name": "job-"}, "name: 'job-' is not a DNS label"),
@@ -211,6 +216,7 @@ def test_every_rule_is_checked() -> None:
         gpus_per_node=2**31,
         policy=Policy(deadline="0"),
         scheduling=Scheduling(tolerations=(Toleration(),), workload_priority_class="high"),
+        metrics=Metrics(enabled=True, port=29400),
         resume=True,
         outputs="ck",
         workdir=".",

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from kitctl.state import goodput, history
 from kitctl.state.goodput import Goodput
 from kitctl.state.history import Attempt, JobHistory
-from kitjob import timeline
+from kitjob import buckets, timeline
 from kitjob.timeline import AgentState, Clock, Event, Line, Row, Writer
 
 STEP = {"DATA": 0.1, "FORWARD": 0.4, "BACKWARD": 0.3, "UPDATING": 0.1, "SYNCING": 0.1}
-PHASES = sorted(goodput.PHASES)
+PHASES = sorted(buckets.PHASES)
 
 
 def job(*writers: Sequence[Line], attempts: Sequence[Attempt] = (), nodes: int = 1, end: float = 100.0) -> JobHistory:

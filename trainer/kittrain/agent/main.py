@@ -53,6 +53,7 @@ from kittrain.system.port import PortBusyError
 from kittrain.system.storage import StorageUnavailableError, retry_io
 
 if TYPE_CHECKING:
+    from kittrain.agent.metrics.node_metrics import NodeMetrics
     from kittrain.agent.rounds.supervise import Supervisor
 
 
@@ -82,8 +83,9 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
     with _log_copy(node, supervision.started if supervision else time.time()) as log_copy:
         if node.agent_restarts:
             log(node.node_index, f"started again in place, restart {node.agent_restarts}: {node.restart_cause}")
-        history = History(node, partial(log, node.node_index))
-        ending = _run(node, command, drain, log_copy, supervision, history)
+        metrics = _metrics(node)
+        history = History(node, partial(log, node.node_index), metrics)
+        ending = _run(node, command, drain, log_copy, supervision, history, metrics)
         history.state("exit")
         history.event(
             "drained" if ending.outcome == "drained" else "ended", outcome=ending.outcome, cause=ending.reason
@@ -154,6 +156,7 @@ def _run(
     log_copy: LogCopy | None,
     supervision: Supervision | None,
     history: History,
+    metrics: NodeMetrics | None,
 ) -> Ending:
     if node.run.kitctl not in {"", kitjob.__version__}:
         log(node.node_index, f"warning: kitctl is version {node.run.kitctl}, but kittrain is {kitjob.__version__}")
@@ -167,7 +170,7 @@ def _run(
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
         history.state("start")
-        return _supervise(node, command, drain, log_copy, supervision, history)
+        return _supervise(node, command, drain, log_copy, supervision, history, metrics)
     except DrainRequested:
         return Ending(outcome="drained", reason="received a stop signal")
     except (EnvError, CodeError, OutputsError, RequirementsError, TorchError) as error:
@@ -186,6 +189,7 @@ def _supervise(
     log_copy: LogCopy | None,
     supervision: Supervision | None,
     history: History,
+    metrics: NodeMetrics | None,
 ) -> Ending:
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf)
@@ -205,6 +209,8 @@ def _supervise(
             log_copy.start()  # starts a thread, so only after the zygote is forked
             node = replace(node, agent_runs=log_copy.agent_runs)
         history.open(node)  # this, too
+        if metrics:
+            _offer(node, metrics, history)  # and this
         instance = supervisor(
             node,
             command,
@@ -217,6 +223,21 @@ def _supervise(
             history=history,
         )
         return instance.run()
+
+
+def _metrics(node: NodeEnv) -> NodeMetrics | None:
+    """What counts for Prometheus; None, and no import, where the job does not ask for it."""
+    if not node.job.metrics.enabled:
+        return None
+    from kittrain.agent.metrics.node_metrics import NodeMetrics  # noqa: PLC0415
+
+    return NodeMetrics(node)
+
+
+def _offer(node: NodeEnv, metrics: NodeMetrics, history: History) -> None:
+    from kittrain.agent.metrics.served import offer  # noqa: PLC0415
+
+    offer(node, metrics, lambda: history.now, partial(log, node.node_index))
 
 
 def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) -> Zygote | None:

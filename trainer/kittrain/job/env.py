@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from kitjob import document, older, typed, variables
+from kitjob import document, older, timeline, typed, variables
 from kitjob.decoders import MalformedError
 from kitjob.document import DocumentError
 from kitjob.durations import seconds
@@ -46,6 +46,13 @@ class JobEnv:
     snapshot_dir: Path | None = None  # None: no snapshots
     backend: Backend = "auto"  # the job's; if it sets none, the image's
     grace_seconds: int | None = None  # from SIGTERM to SIGKILL; None: unknown
+
+    @property
+    def history_folder(self) -> Path | None:
+        """Where the history of this run is: among its snapshots, else next to a report that is a file."""
+        scheme, _, path = self.run.report.partition(":")
+        near = self.snapshot_dir or (Path(path).parent if scheme == "file" and path else None)
+        return near / timeline.FOLDER / self.run_id if near else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,7 +47,8 @@ def test_the_progress_file(tmp_path: Path) -> None:
     began = time.time()
     with reporter(file) as reporting:
         reporting.begin(3)
-        reporting.snapshot(Committed(step=3, seconds=1.5, stall=0.25))
+        reporting.snapshot(Committed(step=3, seconds=1.5, stall=0.25, size=4096))
+        reporting.not_finite_steps = 2
         reporting.step(STEP)
         facts = read(file)
         reporting.epoch(1, {"accuracy": 0.5, "perplexity": math.nan})
@@ -70,6 +71,9 @@ def test_the_progress_file(tmp_path: Path) -> None:
         "snapshot_stall_seconds": 0.25,
         "metrics": {},
         "warning": "",
+        "samples": 4,
+        "not_finite_steps": 2,
+        "snapshot_bytes": 4096,
     }
     assert read(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
     assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]

@@ -58,16 +58,28 @@ class Ranks(Protocol):
         """The ranks' process ids."""
 
 
+class Listener(Protocol):
+    """Who is told all lines, too: at once, and on the node with rank 0 the progress about each second."""
+
+    def add(self, line: Line) -> None:
+        """A line was written."""
+
+    def progress(self, known: RankProgress) -> None:
+        """So far are the ranks."""
+
+
 class History:
     """Collects lines, and writes them once ``open`` was called.
 
     Args:
         node: the node's environment.
         log: called with the volume's first error.
+        listener: is told them, too.
     """
 
-    def __init__(self, node: NodeEnv, log: Callable[[str], None]) -> None:
+    def __init__(self, node: NodeEnv, log: Callable[[str], None], listener: Listener | None = None) -> None:
         self._node = node
+        self._listener = listener
         self._log = log
         self._shift = time.time() - time.monotonic()  # a change of the clock does not tear the history
         self._pid = os.getpid()
@@ -109,7 +121,7 @@ class History:
 
     def open(self, node: NodeEnv) -> None:
         """Write from now on; starts a thread. ``node`` has the id of the run."""
-        folder = history_folder(node)
+        folder = node.history_folder
         if folder is None and not self._tail:
             self._tail = [self._writer]
         if folder is None or self._thread:
@@ -194,6 +206,8 @@ class History:
         self._draw(row)
         self._row = _Sums(ranks.read_at, phases, step, busy, first=sums.first)
         if known:
+            if self._listener and sums.first:
+                self._listener.progress(known)
             self._snapshot_of(known)
             self._evaluation(phase, phases)
 
@@ -273,6 +287,8 @@ class History:
     def _put(self, line: Line) -> None:
         if os.getpid() != self._pid:
             return  # a rank forked from this process
+        if self._listener:
+            self._listener.add(line)
         with self._change:
             self._lines.append(line)
             self._change.notify()
@@ -318,13 +334,6 @@ class _Sums:
         self.step = step
         self.busy = busy
         self.first = first  # the first step is written
-
-
-def history_folder(node: NodeEnv) -> Path | None:
-    """Where the history of this run is: among its snapshots, else next to a report that is a file."""
-    scheme, _, path = node.run.report.partition(":")
-    near = node.snapshot_dir or (Path(path).parent if scheme == "file" and path else None)
-    return near / timeline.FOLDER / node.run_id if near else None
 
 
 def _run_line(run: str) -> str:

@@ -18,6 +18,7 @@ class LossWatch:
         problem: what is wrong with the last step's loss, such as ``the loss of step 31 is nan``; empty if it is finite,
             or the script has not given one.
         warning: the same with the step that it began at; empty if the last loss is finite.
+        count: steps whose loss was not finite.
     """
 
     def __init__(self, world: World) -> None:
@@ -25,6 +26,7 @@ class LossWatch:
         self._warned = False
         self._since: Step | None = None  # the first step of those without a finite loss in between
         self.problem = self.warning = ""
+        self.count = 0
 
     def step(self, step: Step) -> None:
         """A step has ended, and its loss is known."""
@@ -32,6 +34,7 @@ class LossWatch:
             self._since, self.problem, self.warning = None, "", ""
             return
         self._since = self._since or step
+        self.count += 1
         self.problem = f"the loss of step {step.number} is {step.loss}"
         self.warning = f"the loss is {self._since.loss} since step {self._since.number}"
         if not self._warned:

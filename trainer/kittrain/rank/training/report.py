@@ -64,6 +64,7 @@ class ProgressReporter:
 
     Attributes:
         warning: about the training itself, for the job's status; may be set at any time.
+        not_finite_steps: steps whose loss was not finite; may be set at any time.
     """
 
     def __init__(self, world: World, plan: Plan) -> None:
@@ -84,6 +85,7 @@ class ProgressReporter:
         self._writing: tuple[int, float] | None = None  # the step of a snapshot, and since when
         self._grace = GracePeriodCheck(world)
         self.warning = self._snapshot_warning = ""
+        self.not_finite_steps = 0
 
     def __enter__(self) -> Self:
         return self
@@ -218,6 +220,9 @@ class ProgressReporter:
             resumed_at=self._resumed_at,
             metrics={name: _finite(float(value)) for name, value in self._metrics.items()},
             warning=self.warning or self._committed.failed or self._snapshot_warning,
+            samples=self._samples.counted,
+            not_finite_steps=self.not_finite_steps,
+            snapshot_bytes=self._committed.size,
         )
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):
@@ -226,22 +231,27 @@ class ProgressReporter:
 
 
 class Speed:
-    """Steps or samples per second, averaged over the last updates; times are monotonic, in seconds."""
+    """Steps or samples per second, averaged over the last updates; times are monotonic, in seconds.
+
+    Attributes:
+        counted: all of them.
+        rate: so many a second.
+    """
 
     def __init__(self, now: float) -> None:
-        self._counted = 0
+        self.counted = 0
         self._ticks = deque([(now, 0)], maxlen=WINDOW)
         self.rate = 0.0
 
     def count(self, number: int) -> None:
         """Add finished steps or samples."""
-        self._counted += number
+        self.counted += number
 
     def tick(self, now: float) -> None:
         """Update the rate."""
         since, before = self._ticks[0]
-        self._ticks.append((now, self._counted))
-        self.rate = (self._counted - before) / (now - since)
+        self._ticks.append((now, self.counted))
+        self.rate = (self.counted - before) / (now - since)
 
 
 def _of(number: int, total: int | None) -> str:

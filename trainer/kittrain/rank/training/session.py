@@ -255,7 +255,7 @@ class Session:
         if step is None:
             return
         self._losses.step(step)
-        self.report.warning = self._losses.warning
+        self.report.warning, self.report.not_finite_steps = self._losses.warning, self._losses.count
         self.report.step(step)
         if self._on_step:
             self._on_step(step)

@@ -61,6 +61,7 @@ class Committed:
         seconds: from the start of the copy until it was published.
         stall: the part of these in which training waited.
         not_finite: as in its manifest.
+        size: bytes of its files; 0: not known.
         failed: why there is no later one although one was due; empty if there is none to be missed.
     """
 
@@ -69,6 +70,7 @@ class Committed:
     seconds: float = 0.0
     stall: float = 0.0
     not_finite: str = ""
+    size: int = 0
     failed: str = ""
 
 
@@ -159,6 +161,7 @@ class Chain:
                 seconds=time.monotonic() - pending.began,
                 stall=pending.stall,
                 not_finite=manifest.not_finite,
+                size=sum(shard.size for shard in manifest.shards),
             )
             self._warn(manifest)
             archive.apply_retention()
