@@ -21,6 +21,7 @@ INTERPRETER: Final = FOLDER / "bin" / "python"
 READY: Final = FOLDER / "ready"  # the packages that were installed
 PACKAGES: Final = (
     *("transformers[torch]>=4.57", "datasets>=4.0", "accelerate>=1.10", "lightning>=2.5", "jax[cpu]>=0.6"),
+    *("wandb>=0.21", "mlflow>=3.0", "tensorboard>=2.19"),
 )
 PYTEST: Final = (sys.executable, "-m", "pytest", "-rs", "-m", "frameworks", "tests/frameworks")
 

@@ -114,6 +114,11 @@ class ScriptWriter:
         return self._calls > 0
 
     @property
+    def steps(self) -> int:
+        """Optimizer steps so far."""
+        return self._steps
+
+    @property
     def grouped(self) -> bool:
         """Whether this rank has been in a process group."""
         return self._group > 0

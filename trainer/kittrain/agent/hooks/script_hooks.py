@@ -24,6 +24,7 @@ from kittrain.agent.hooks import (
     own_launchers,
     script_loads,
     script_saves,
+    trackers,
 )
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.system.heartbeat import ScriptWriter
@@ -56,6 +57,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import("torch.autograd", lambda module: _watch_backward(module, writer))
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved)
+        trackers.watch(lambda: writer.steps, environ)
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
