@@ -50,6 +50,8 @@ def echo_plot(picture: Picture) -> None:
 def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
     """Write a file, whole or not at all, and return its size in bytes; if ``private`` only its user can read it.
 
+    A device, a pipe or a link, such as ``/dev/stdout``, is written to and never replaced.
+
     Raises:
         TargetError: it cannot be written.
     """
@@ -57,6 +59,8 @@ def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
 
     from kitctl.base.errors import TargetError
 
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        return _write_through(path, chunks)
     draft = path.with_name(f".{path.name}.part")
     try:
         with open(draft, "wb", opener=_private if private else None) as file:
@@ -70,6 +74,16 @@ def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return size
+
+
+def _write_through(path: Path, chunks: Iterable[bytes]) -> int:
+    from kitctl.base.errors import TargetError
+
+    try:
+        with path.open("wb") as file:
+            return sum(map(file.write, chunks))
+    except OSError as error:
+        raise TargetError(f"{path} cannot be written: {error.strerror}", fix="choose another file: -o FILE") from error
 
 
 def _private(path: str, flags: int) -> int:

@@ -126,9 +126,9 @@ class _Span(NamedTuple):
     kinds: Mapping[Kind, float]
 
 
-def account(job: JobHistory) -> Goodput:
-    """Where a job's node-seconds went."""
-    logs = writers(job)
+def account(job: JobHistory, logs: Sequence[WriterLog] | None = None) -> Goodput:
+    """Where a job's node-seconds went; ``logs`` are those of ``writers``, if they are known."""
+    logs = writers(job) if logs is None else logs
     end = max(job.now if job.ended is None else job.ended, job.submitted)
     totals: dict[Kind, float] = defaultdict(float)
     unknown = overlap = carried = 0.0
@@ -149,9 +149,9 @@ class Stretch(NamedTuple):
     bucket: str
 
 
-def lanes(job: JobHistory) -> list[list[Stretch]]:
-    """What each node did, in order: of each moment the bucket that most of it counts as."""
-    logs = writers(job)
+def lanes(job: JobHistory, logs: Sequence[WriterLog] | None = None) -> list[list[Stretch]]:
+    """What each node did, in order: of each moment the bucket that most of it counts as; ``logs`` as above."""
+    logs = writers(job) if logs is None else logs
     end = max(job.now if job.ended is None else job.ended, job.submitted)
     context = _Context(logs)
     found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -59,3 +60,17 @@ def test_a_file_is_written_whole_or_its_error_is_told_and_nothing_is_left(tmp_pa
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert common.save(tmp_path / "x.svg", [b"<svg", b"/>"]) == 6
     assert (tmp_path / "x.svg").read_bytes() == b"<svg/>"
+
+
+def test_a_device_or_a_link_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe, link, aim = tmp_path / "pipe", tmp_path / "link", tmp_path / "aim"
+    os.mkfifo(pipe)
+    link.symlink_to(aim)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert common.save(pipe, [b"x"], private=True) == 1
+        assert os.read(reader, 10) == b"x"
+    finally:
+        os.close(reader)
+    assert common.save(link, [b"ab"], private=True) == 2
+    assert (pipe.is_fifo(), link.is_symlink(), aim.read_bytes()) == (True, True, b"ab")

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from kitctl.output.view import past
 from kitctl.output.view.report import charts
 from kitctl.state import goodput, history, series
 from kitctl.state.goodput import Goodput
-from kitctl.state.history import JobHistory
+from kitctl.state.history import JobHistory, WriterLog
 from kitctl.state.record import JobRecord
 from kitjob.timeline import Event
 
@@ -60,16 +60,17 @@ def page(record: JobRecord, redactor: Redactor) -> str:
 def _content(record: JobRecord) -> dict[str, Any]:
     """What the page shows, as plain data."""
     job, known = record.state, record.history
-    account = goodput.account(known) if known else None
-    lanes = goodput.lanes(known)[:MOST_LANES] if known else []
-    events = history.events(known) if known else []
+    logs = history.writers(known) if known else []  # once: they may have 8 MiB
+    account = goodput.account(known, logs) if known else None
+    lanes = goodput.lanes(known, logs)[:MOST_LANES] if known else []
+    events = history.events(known, logs) if known else []
     return {
         "job": {"name": job.name, "namespace": job.namespace, "phase": job.phase, "target": job.target},
         "headline": headline(record),
         "tone": _tone(record),
         "why": msgspec.to_builtins(record.why),
         "figures": list(_figures(record, account)),
-        "charts": _charts(known, account.elapsed_seconds) if known and account else None,
+        "charts": _charts(known, logs, account.elapsed_seconds) if known and account else None,
         "lanes": charts.lanes(lanes, account.elapsed_seconds) if account else None,
         "hidden_lanes": max(known.nodes - MOST_LANES, 0) if known else 0,
         "waterfall": charts.waterfall(account) if account else None,
@@ -87,8 +88,8 @@ def _content(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def _charts(known: JobHistory, elapsed: float) -> dict[str, Any] | None:
-    return charts.charts(series.picture([known]), series.recent(known, 0.0)[0], known, elapsed)
+def _charts(known: JobHistory, logs: Sequence[WriterLog], elapsed: float) -> dict[str, Any] | None:
+    return charts.charts(series.picture([known]), history.rows(logs), known, elapsed)
 
 
 def headline(record: JobRecord) -> str:
