@@ -142,7 +142,7 @@ def test_a_second_training_of_the_script_has_time_for_its_first_step_and_a_speed
     for number in range(3):
         ranks.step(number + 1, 1)
     ranks.beat(Phase.FINISHING)
-    assert not ranks.rest(5000), "the script's own code between the two"
+    assert not ranks.rest(1500), "the script's own code between the two"
     ranks.beat(Phase.RESTORING)
     ranks.rest(1)
     ranks.beat(Phase.DATA, step=resumed_at)

@@ -194,7 +194,7 @@ def test_an_archive_is_not_read_beyond_what_its_tree_declares(tmp_path: Path, wh
     folder.mkdir()
     (folder / "train.py").write_text("pass")
     digest, path = packed(folder, tmp_path)
-    size = 96 << 20
+    size = (96 if where == "trees" else 64) << 20
     if where == "undeclared":
         repacked(path, lambda _, content: content, size)
     else:
@@ -207,6 +207,6 @@ def test_an_archive_is_not_read_beyond_what_its_tree_declares(tmp_path: Path, wh
         else:
             with pytest.raises(CodeError, match="larger than declared"):
                 unpack(digest, path, tmp_path / "out")
-        assert tracemalloc.get_traced_memory()[1] < 48 << 20  # of 96 MiB
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20  # of 64 MiB at least
     finally:
         tracemalloc.stop()
