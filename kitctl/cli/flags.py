@@ -60,7 +60,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--kind", "kind", "KIND", "auto", _KIND),
     )),
     ("Resources", (
-        ("--nodes", "nodes", "N|MIN:MAX|N+SPARES", "1", "Number of nodes; 2:4: elastic; 8+1: and one that stands by.",
+        ("--nodes", "nodes", "N|MIN:MAX|N+SPARES", "1", "Nodes; 2:4: elastic; 8+1: a spare.",
          values.parse_int),
         ("--gpus-per-node", "gpusPerNode", "N", "0", "GPUs per node.", values.parse_int),
         ("--procs-per-node", "procsPerNode", "N|N,N|auto", "auto", "Ranks per node, or of each; auto: one per GPU.",

@@ -121,12 +121,12 @@ def test_set_converts_to_the_fields_type(setting: str, where: tuple[str, ...], v
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ({"nodes": 0}, "nodes: 0 is not allowed; fix: give a whole number of at least 1, or write it like 2:4"),
+        ({"nodes": 0}, "nodes: 0 is not allowed; fix: give a whole number of at least 1, or write it like 2:4 or 8+1"),
         ({"nodes": "0:2"}, "nodes: 0:2 is not a valid node count; fix: use 1 or more, as in 3 or 2:4"),
         ({"nodes": "4:2"}, "nodes: 4:2 has a minimum above its maximum; fix: write 2:4"),
         (
             {"nodes": "many"},
-            'nodes: "many" is not allowed; fix: give a whole number of at least 1, or write it like 2:4',
+            'nodes: "many" is not allowed; fix: give a whole number of at least 1, or write it like 2:4 or 8+1',
         ),
         ({"gpusPerNode": -1}, "gpusPerNode: -1 is not allowed; fix: give a whole number of at least 0"),
         ({"kind": "Job"}, f'kind: "Job" is not allowed; fix: give one of {", ".join(("auto", *KINDS))}'),

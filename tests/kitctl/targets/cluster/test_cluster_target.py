@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import pytest
@@ -191,7 +192,7 @@ def test_a_volume_whose_config_map_is_missing_is_told_from_the_events_of_its_pod
     server.put("events", "run-0.1", **event | {"reason": "FailedMount", "message": message})
     page = kit("status", "run")
     assert message in page
-    assert "Fix        create it in the job's namespace" in page
+    assert re.search(r"^Fix +create it in the job's namespace", page, re.MULTILINE)
     cause, fix, *_ = kit("why", "run").splitlines()
     assert cause == "the configmap nocm, which a volume of the job names, does not exist"
     assert fix.startswith("fix: create it in the job's namespace")

@@ -106,8 +106,20 @@ def test_options_without_effect_on_this_target_are_named(tmp_path: Path) -> None
 
 def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
     """A new field must be added to one of the two."""
-    heard = {"version", "name", "namespace", "nodes", "gpusPerNode", "procsPerNode", "command", "args", "env", "send"}
-    heard |= {"workdir", "python", "outputs"}
+    heard = {
+        "version",
+        "name",
+        "namespace",
+        "nodes",
+        "spares",
+        "gpusPerNode",
+        "procsPerNode",
+        "command",
+        "args",
+        "env",
+        "send",
+    }
+    heard |= {"workdir", "python", "outputs", "metrics.enabled", "metrics.port"}
     heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("joinTimeout", "lastCall")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -157,7 +158,7 @@ def test_status_shows_position_and_reason(kit: Kit, kueue: ApiServer) -> None:
     kueue.store.objects[WORKLOAD] = found | {"status": {"conditions": [why]}}
     page = kit("status", "run")
     assert "Pending: waits in queue team, position 3: no cpu left" in page
-    assert "Queue      team (waiting)" in page
+    assert re.search(r"^Queue +team \(waiting\)", page, re.MULTILINE)
     assert "waits in queue team: no cpu left" in kit("list", "-o", "wide")
     kueue.plan("pendingworkloads", times=1, answer=(503, {"kind": "Status", "message": "Kueue is away"}))
     assert "waits in queue team: no cpu left" in kit("status", "run"), "at once, without the position"
