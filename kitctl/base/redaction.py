@@ -46,7 +46,7 @@ _HEADER: Final = r"(?i)\b(?P<name>Bearer|Basic)(?P<sign>\s+)(?P<value>[A-Za-z0-9
 # A token that was cut short.
 _CUT: Final = r"\b(?:gh[opsur]_|github_pat_|glpat-|hf_|sk-|npm_|dckr_pat_|pypi-|AKIA|eyJ)[A-Za-z0-9_.-]{4,}(?=…|\.\.\.)"
 _SHELL: Final = r"\$\{?\w+\}?"  # a variable's name in place of its value: no secret
-_HARMLESS: Final = re.compile(rf"{_SHELL}|null|none|true|false|\d{{1,6}}|\W*|\[redacted.*", re.IGNORECASE)
+_HARMLESS: Final = rf"(?i){_SHELL}|null|none|true|false|\d{{1,6}}|\W*|\[redacted.*"
 _REFERENCES: Final = frozenset({"secretName", "rendezvousSecret"})  # their values name a Secret, or say whether one is
 
 
@@ -58,7 +58,7 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known = {one for one in known if len(one) >= LEAST and not _HARMLESS.fullmatch(one)}
+        self._known = {one for one in known if len(one) >= LEAST and not re.fullmatch(_HARMLESS, one)}
         self.count = 0
         """How many values were taken out so far."""
 
@@ -125,7 +125,7 @@ class Redactor:
 
     def _named(self, found: re.Match[str]) -> str:
         value = found["value"].strip("\"'\\")
-        if _HARMLESS.fullmatch(value):
+        if re.fullmatch(_HARMLESS, value):
             return found[0]
         return f"{found['name']}{found['sign']}{found['value'].replace(value, self._mark())}"
 
@@ -177,7 +177,7 @@ def _values(line: str, pattern: str) -> Iterator[tuple[int, int]]:
             continue
         value = re.compile(_CONTENT).match(line, found.end())
         kind = value and ("bare" if value["bare"] else "quoted")
-        if value and kind and value[kind] and not _HARMLESS.fullmatch(value[kind]):
+        if value and kind and value[kind] and not re.fullmatch(_HARMLESS, value[kind]):
             at = value.end(kind)
             yield value.span(kind)
 
@@ -187,4 +187,4 @@ def _is_option(word: Any) -> bool:
 
 
 def _hides(value: Any, name: str) -> bool:
-    return isinstance(value, str) and bool(value) and is_secret_name(name) and not _HARMLESS.fullmatch(value)
+    return isinstance(value, str) and bool(value) and is_secret_name(name) and not re.fullmatch(_HARMLESS, value)
