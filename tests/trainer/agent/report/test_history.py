@@ -42,6 +42,20 @@ def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     assert not [*tmp_path.iterdir()]
 
 
+def test_an_error_of_who_listens_is_told_once_and_ends_nothing() -> None:
+    class Broken:
+        def add(self, line: timeline.Line) -> None:
+            raise KeyError(type(line).__name__)
+
+        def progress(self, known: object) -> None:
+            raise NotImplementedError
+
+    log: list[str] = []
+    found = History(NodeEnv(run_id="run"), log.append, Broken())
+    found.state("start")
+    assert log == ["warning: metrics stand still: KeyError: 'AgentState'"]
+
+
 def test_a_volume_that_takes_nothing_is_warned_of_once(tmp_path: Path) -> None:
     log: list[str] = []
     (tmp_path / "snapshots").write_text("a file where a folder should be")

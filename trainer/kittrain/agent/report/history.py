@@ -206,8 +206,8 @@ class History:
         self._draw(row)
         self._row = _Sums(ranks.read_at, phases, step, busy, first=sums.first)
         if known:
-            if self._listener and sums.first:
-                self._listener.progress(known)
+            if sums.first:
+                self._tell(lambda listener: listener.progress(known))
             self._snapshot_of(known)
             self._evaluation(phase, phases)
 
@@ -287,11 +287,20 @@ class History:
     def _put(self, line: Line) -> None:
         if os.getpid() != self._pid:
             return  # a rank forked from this process
-        if self._listener:
-            self._listener.add(line)
+        self._tell(lambda listener: listener.add(line))
         with self._change:
             self._lines.append(line)
             self._change.notify()
+
+    def _tell(self, what: Callable[[Listener], None]) -> None:
+        """Tell the listener; an error of it must not end the node, and is its last."""
+        if self._listener is None:
+            return
+        try:
+            what(self._listener)
+        except Exception as error:  # noqa: BLE001  as above
+            self._listener = None
+            self._log(f"warning: metrics stand still: {type(error).__name__}: {error}")
 
     def _run(self, path: Path) -> None:
         file: HistoryFile | None = None
