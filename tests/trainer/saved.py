@@ -114,11 +114,16 @@ def archive(folder: Path, log: Callable[[str], None] = print, *, keep: int = 3) 
 
 
 def candidates(
-    folder: Path, log: Callable[[str], None] = print, *, resume: Resume = False, from_scratch: bool = False
+    folder: Path,
+    log: Callable[[str], None] = print,
+    *,
+    resume: Resume = False,
+    from_scratch: bool = False,
+    finite: bool = False,
 ) -> Candidates:
     """The snapshots that their run may resume from."""
     identity = Identity(run="run-1", model="a model", optimizer="SGD", order=ORDER)
-    return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, log=log)
+    return Candidates(folder, identity=identity, resume=resume, from_scratch=from_scratch, finite=finite, log=log)
 
 
 def newest(folder: Path, log: Callable[[str], None] = print, **options: Any) -> Manifest | None:

@@ -57,7 +57,8 @@ from them is in the document (`training-job.document`).
     "policy": {
       "maxRestarts": 3,
       "gracePeriod": "60s",
-      "hangTimeout": "auto"
+      "hangTimeout": "auto",
+      "onNonFinite": "warn"
     },
     "metrics": {
       "enabled": false,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -21,7 +22,7 @@ from kittrain import Data, Run, Step, Training, World, attach
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.snapshot import Manifest
-from kittrain.rank.training.loss_watch import LossWatch
+from kittrain.rank.training.loss_watch import LossWatch, NonFiniteLossError
 from kittrain.rank.world.order import Cursor
 from tests.trainer.loops import settled
 from tests.trainer.settings import rank_of
@@ -165,3 +166,28 @@ def test_a_loss_that_recovers_is_warned_about_once(tmp_path: Path, capsys: pytes
     other = LossWatch(replace(world(tmp_path), env=RankEnv(rank=1, world_size=2)))
     other.step(step_of(1, math.nan))
     assert capsys.readouterr().out == "", "rank 0 says it"
+
+
+def test_a_run_that_stops_ends_at_the_first_step_and_goes_on_from_a_finite_snapshot(tmp_path: Path) -> None:
+    """Step 4 makes the weights NaN, which the loss of step 5 shows; a snapshot was taken in between."""
+    stop = {"policy__on_non_finite": "stop"}
+    starts = []
+    for lr in (math.nan, 0.001):
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+        with (
+            pytest.raises(NonFiniteLossError, match="the loss of step 5 is nan, and")
+            if math.isnan(lr)
+            else nullcontext(),
+            Run(world(tmp_path, **stop), model=model, optimizer=optimizer) as run,
+        ):
+            for done in run.steps(8):
+                starts.append(done)
+                optimizer.param_groups[0]["lr"] = lr if done == 3 else 0.001
+                loss = square(model, torch.ones(1, 2))
+                loss.backward()
+                optimizer.step()
+                run.step(loss)
+                settled(run)
+    assert not saved(tmp_path)[8].not_finite
+    assert starts == [*range(5), *range(2, 8)]

@@ -267,7 +267,12 @@ class SnapshotManager:
             return None
         env, log, identity = self._world.env, self._world.print, self._identity
         return Candidates(
-            self._folder, identity=identity, resume=env.job.resume, from_scratch=env.job.from_scratch, log=log
+            self._folder,
+            identity=identity,
+            resume=env.job.resume,
+            from_scratch=env.job.from_scratch,
+            finite=env.job.policy.on_non_finite == "stop",
+            log=log,
         )
 
     def _extras(self, rest: Any) -> dict[str, Any]:

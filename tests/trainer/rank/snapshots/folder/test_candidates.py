@@ -289,3 +289,18 @@ def test_in_memory_copies_of_another_run_are_rejected(tmp_path: Path) -> None:
     assert not found.accepts(manifest(3, run="run-0"))
     assert not found.accepts(made({"batch": 5}, "run-1"))
     assert "skipping the in-memory copy of step 9: its batch size is 5, not 4" in lines[0]
+
+
+def test_snapshots_that_are_not_finite_are_skipped_if_such_a_loss_ends_the_job(tmp_path: Path) -> None:
+    save(tmp_path, manifest(1))
+    save(tmp_path, manifest(2, not_finite="model/weight has nan"))
+    assert newest(tmp_path) == "step-00000002-g0001"
+    lines: list[str] = []
+    assert newest(tmp_path, log=lines.append, finite=True) == "step-00000001-g0001"
+    assert lines == ["skipping step-00000002-g0001: model/weight has nan, and policy.onNonFinite is stop"]
+
+
+def test_without_a_finite_snapshot_training_does_not_start_from_scratch(tmp_path: Path) -> None:
+    save(tmp_path, manifest(2, not_finite="model/weight has nan"))
+    with pytest.raises(SnapshotError, match="not finite: model/weight has nan"):
+        newest(tmp_path, finite=True)

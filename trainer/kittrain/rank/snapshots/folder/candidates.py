@@ -45,14 +45,25 @@ class Candidates:
         identity: what the run is.
         resume: whether to use earlier runs' snapshots too, and whether their order of the data has to match.
         from_scratch: whether to start from scratch if there are snapshots, but none is usable.
+        finite: whether to skip snapshots that are not finite: the job would end again at its next step.
         log: receives lines for the log.
     """
 
-    def __init__(self, folder: Path, *, identity: Identity, resume: Resume, from_scratch: bool, log: Log) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        identity: Identity,
+        resume: Resume,
+        from_scratch: bool,
+        finite: bool = False,
+        log: Log,
+    ) -> None:
         self._folder = folder
         self._identity = identity
         self._resume = resume
         self._from_scratch = from_scratch
+        self._finite = finite
         self._log = log
         self._rejected: dict[str, str] = {}  # reason by folder name
 
@@ -66,6 +77,10 @@ class Candidates:
         for one in self._relevant():
             if one.folder.quarantined:
                 self._rejected[one.folder.path.name] = str(one.error or ALREADY_QUARANTINED)
+                continue
+            if self._finite and one.manifest and one.manifest.not_finite:
+                self._rejected[one.folder.path.name] = f"not finite: {one.manifest.not_finite}"
+                self._log(f"skipping {one.folder.path.name}: {one.manifest.not_finite}, and policy.onNonFinite is stop")
                 continue
             try:
                 yield self._checked(one)
