@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+import torch
 
 from kittrain.agent.setup.host_info import (
     CONTAINER_SHM,
@@ -13,6 +19,7 @@ from kittrain.agent.setup.host_info import (
     HostInfo,
     check_backend,
     check_gpus,
+    flight_recorder_names,
     inspect,
     interfaces,
     launch_settings,
@@ -20,6 +27,8 @@ from kittrain.agent.setup.host_info import (
     source_address,
 )
 from kittrain.job.env import NodeEnv, node_env
+from tests.trainer.nodes import TIMEOUT, free_port
+from tests.trainer.worlds import placed
 
 
 def node(**env: str) -> NodeEnv:
@@ -89,11 +98,49 @@ def test_loopback_between_hosts_is_a_warning() -> None:
 
 def test_the_nccl_flight_recorder_is_on_with_gpus() -> None:
     gpus = {"KIT_GPUS_PER_NODE": "4", "KIT_LOG_DIR": "/logs", "KIT_NODE_INDEX": "2"}
-    env = launch_settings(node(**gpus), host(), {"TORCH_NCCL_TRACE_BUFFER_SIZE": "7"}).env
+    size, file = flight_recorder_names()
+    env = launch_settings(node(**gpus), host(), {size: "7"}).env
     assert env["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
-    assert env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/logs/node-2/nccl-trace-rank-"
-    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in env
+    assert env[file] == "/logs/node-2/nccl-trace-rank-"
+    assert size not in env
     assert "TORCH_NCCL_DUMP_ON_TIMEOUT" not in launch_settings(node(**gpus, KIT_BACKEND="gloo"), host(), {}).env
+
+
+RECORDED = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+for _ in range(3):
+    dist.all_reduce(torch.ones(4))
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(8), async_op=True)  # which rank 1 never calls
+torch._C._distributed_c10d._dump_fr_trace_file(dist.get_rank())
+import os
+dist.get_rank() or __import__("time").sleep(1)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_torch_records_under_these_names_without_a_warning(tmp_path: Path) -> None:
+    """With gloo, which records collectives as NCCL does."""
+    if not hasattr(torch._C._distributed_c10d, "_dump_fr_trace_file"):
+        pytest.skip("this torch writes NCCL's record only")
+    size, file = flight_recorder_names()
+    port = free_port()
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RECORDED],
+            env={**os.environ, **placed(rank, 2, port), size: "100", file: f"{tmp_path}/nccl-trace-rank-"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    errors = [one.communicate(timeout=TIMEOUT)[1] for one in ranks]
+    assert [one.returncode for one in ranks] == [0, 0], errors
+    assert not any("deprecated" in text for text in errors)
+    last = [pickle.loads((tmp_path / f"nccl-trace-rank-{rank}").read_bytes())["entries"][-1] for rank in range(2)]
+    assert [(one["collective_seq_id"], one["input_sizes"]) for one in last] == [(4, [[8]]), (3, [[4]])]
 
 
 def test_missing_gpus_are_an_error_except_with_gloo() -> None:

@@ -5,12 +5,14 @@ The network interface, the visible GPUs and the size of /dev/shm are not known w
 
 from __future__ import annotations
 
+import importlib.util
 import ipaddress
 import shutil
 import socket
 import struct
 import sys
 from collections.abc import Collection, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -122,10 +124,30 @@ def share_cores(node: NodeEnv, environ: MutableMapping[str, str]) -> None:
 
 def _flight_recorder(node: NodeEnv) -> dict[str, str]:
     """Have NCCL record its last collectives, and dump them to the log folder on a timeout."""
-    env = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+    size, file = flight_recorder_names()
+    env = {size: "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
     if node.run.log_dir:
-        env["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] = f"{node.run.log_dir}/node-{node.node_index}/nccl-trace-rank-"
+        env[file] = f"{node.run.log_dir}/node-{node.node_index}/nccl-trace-rank-"
     return env
+
+
+def flight_recorder_names() -> tuple[str, str]:
+    """The variables of the installed torch for the size and the file of the record.
+
+    Newer versions have names without NCCL, and warn of the former ones, which are all that older versions know. Torch
+    itself is not imported: it would take seconds.
+    """
+    spec = importlib.util.find_spec("torch")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    known = ""
+    with suppress(OSError):
+        known = (folder / "include/torch/csrc/distributed/c10d/FlightRecorder.hpp").read_text("utf-8", "replace")
+    names = (
+        ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"),
+        ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"),
+    )
+    size, file = (new if new in known else former for new, former in names)
+    return size, file
 
 
 def _without_proxy(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> dict[str, str]:
