@@ -5,6 +5,7 @@ python -m tests.corpus [NAME...]
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -17,21 +18,23 @@ from typing import Final
 
 from kitctl.base import encoding
 from kitctl.state.phase import JobState
-from kitctl.state.why.explain import explain
-from tests.corpus.judge import Told, judge, page
-from tests.corpus.situations import SITUATIONS, Situation
+from kitctl.state.why.explain import Explanation, explain
+from tests.corpus.judge import REFUSED, Told, judge, page
+from tests.corpus.situation import Situation
+from tests.corpus.situations import SITUATIONS
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 REPOSITORY: Final = Path(__file__).parents[2]
 PAGE: Final = REPOSITORY / "docs" / "corpus.md"
-LIMIT: Final = 240.0  # seconds; the machine may be busy
+MEASURED: Final = FOLDER / "measured.json"  # what a recorded state does not show, by situation
+LIMIT: Final = 120.0  # seconds; the machine may be busy
 JOBS_TOGETHER: Final = 2
 
 
-def kitctl(folder: Path, *words: str) -> str:
-    """Run a command on the local target; returns its output."""
+def kitctl(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command on the local target."""
     command = [sys.executable, "-m", "kitctl", *words, "--target", "local"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def make(one: Situation) -> Told:
@@ -40,31 +43,75 @@ def make(one: Situation) -> Told:
     from kitctl.targets import TargetOptions  # noqa: PLC0415  with the state folder of this run
     from kitctl.targets.local import connect  # noqa: PLC0415
 
-    name = one.name.replace(" ", "-")
+    name = one.file.removesuffix(".json")
     target = connect(TargetOptions(warn=lambda text: print(text, file=sys.stderr)))
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
+        for path, text in one.files.items():
+            (folder / path).write_text(text)
+        again: tuple[str, ...] = ()
+        if one.before:
+            (folder / "train.py").write_text(one.before)
+            kitctl(folder, "submit", "--name", name, "--nodes", "2", *one.options, "--wait", "train.py")
+            again = ("--replace", "--resume")
         (folder / "train.py").write_text(one.script)
-        kitctl(folder, "submit", "--name", name, "--nodes", "2", *one.options, "train.py")
-        began, running, told = time.time(), 0.0, None
-        state, found = None, None
-        while time.time() < began + LIMIT:
-            state = derive(target.job("default", name))
-            running = running or (time.time() if state.phase != "Pending" and state.world_size else 0.0)
-            now = explain(state, time.time())
-            if (now.cause or now.fact) and (told is None or not one.healthy):
-                told, found = time.time(), now
-                seen = state
-                if not one.healthy and re.search(one.cause, now.cause or now.fact):
-                    break
-            if state.finished:
-                break
+        began = time.time()
+        submitted = kitctl(folder, "submit", "--name", name, "--nodes", "2", *one.options, *again, "train.py")
+        if submitted.returncode:
+            return refused(one, submitted.stderr, seconds=time.time() - began)
+        watched = Watched(one)
+        while not watched.enough(derive(target.job("default", name))):
             time.sleep(0.5)
-        assert state
         kitctl(folder, "delete", name, "-y")
-        record(one, seen if told else state)
-        result = found or explain(state, time.time())
-        return judge(one, result, seconds=(told - (running or began)) if told else None, phase=state.phase)
+        record(one, watched.recorded)
+        return watched.told()
+
+
+def refused(one: Situation, errors: str, *, seconds: float) -> Told:
+    """What is told by ``submit`` itself, before anything is created."""
+    text = " ".join(errors.partition("error: ")[2].split())
+    cause, _, fix = text.partition(" fix: ")
+    found = Explanation(cause=cause, fix=fix, go_on="", fact="", evidence=())
+    return judge(one, found, seconds=seconds, phase=REFUSED)
+
+
+class Watched:
+    """What is told of a job while it runs, and the state that it was told of."""
+
+    def __init__(self, one: Situation) -> None:
+        self._one = one
+        self._began = time.time()
+        self._running = 0.0
+        self._seconds: float | None = None
+        self._found: Explanation | None = None
+        self._seen: JobState | None = None
+        self._last: JobState | None = None
+
+    def enough(self, state: JobState) -> bool:
+        """Look at the state; returns whether the job has ended, or all is told. Of a healthy one the worst counts."""
+        now = time.time()
+        self._last = state
+        self._running = self._running or (now if state.phase != "Pending" and state.world_size else 0.0)
+        found = explain(state, now)
+        worse = self._found is None or (bool(found.cause) and not self._found.cause) or not self._one.healthy
+        if (found.cause or found.fact) and worse:
+            self._found, self._seen = found, state
+            self._seconds = now - (self._running or self._began)
+        right = not self._one.healthy and bool(re.search(self._one.cause, found.cause or found.fact))
+        return right or state.finished or now > self._began + LIMIT
+
+    @property
+    def recorded(self) -> JobState:
+        """The state that it was told of, or the last one."""
+        state = self._seen or self._last
+        assert state
+        return state
+
+    def told(self) -> Told:
+        """What was told, judged."""
+        assert self._last
+        found = self._found or explain(self._last, time.time())
+        return judge(self._one, found, seconds=self._seconds, phase=self._last.phase)
 
 
 def record(one: Situation, state: JobState) -> None:
@@ -85,10 +132,39 @@ def main(names: list[str]) -> None:
         with ThreadPoolExecutor(JOBS_TOGETHER) as pool:
             results = []
             for told in pool.map(make, chosen):
-                print(told.situation.name, told.cause, told.fix, told.seconds, told.said, sep=" | ", flush=True)
+                print(
+                    told.situation.name,
+                    told.cause,
+                    told.fix,
+                    told.seconds,
+                    told.phase,
+                    told.said,
+                    sep=" | ",
+                    flush=True,
+                )
                 results.append(told)
-    if not names:
-        PAGE.write_text(page(results))
+    measured = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    for told in results:
+        known = {"seconds": told.seconds and round(told.seconds), "phase": told.phase}
+        measured[told.situation.name] = known | (
+            {"said": told.said, "advised": told.advised} if told.phase == REFUSED else {}
+        )
+    MEASURED.write_text(json.dumps(measured, indent=1) + "\n")
+    PAGE.write_text(page([recorded(one) for one in SITUATIONS]))
+
+
+def recorded(one: Situation) -> Told:
+    """What the rules tell of the recorded state now, and what was measured when it was live."""
+    measured = json.loads(MEASURED.read_text())[one.name]
+    seconds, phase = measured["seconds"], measured["phase"]
+    if phase == REFUSED:
+        found = Explanation(cause=measured["said"], fix=measured["advised"], go_on="", fact="", evidence=())
+    else:
+        state = encoding.decode((FOLDER / one.file).read_bytes(), JobState)
+        # The fact's age is that of the recording: the standstill began so long before.
+        now = state.standstill.since + (seconds or 0) if state.standstill else 0.0
+        found = explain(state, now)
+    return judge(one, found, seconds=seconds, phase=phase)
 
 
 if __name__ == "__main__":

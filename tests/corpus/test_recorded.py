@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from kitctl.base import encoding
-from kitctl.state.phase import JobState
-from kitctl.state.why.explain import explain
 from kitctl.state.why.rule import LIMIT
-from tests.corpus.__main__ import FOLDER
-from tests.corpus.judge import judge
-from tests.corpus.situations import SITUATIONS, Situation
+from tests.corpus.__main__ import PAGE, recorded
+from tests.corpus.judge import page
+from tests.corpus.situation import Situation
+from tests.corpus.situations import SITUATIONS
 
 
 @pytest.mark.parametrize("one", SITUATIONS, ids=lambda one: one.name)
 def test_cause_and_fix_are_right(one: Situation) -> None:
-    state = encoding.decode((FOLDER / one.file).read_bytes(), JobState)
-    found = explain(state, time.time())
-    told = judge(one, found)
-    assert told.cause, found
-    assert told.fix is not False, found
-    assert len(found.cause) <= LIMIT
-    assert "resources.limits" not in found.fix
+    told = recorded(one)
+    assert told.cause, told
+    assert told.fix is not False, told
+    assert len(told.said) <= LIMIT
+    assert "resources.limits" not in told.advised
+
+
+def test_the_page_shows_what_the_rules_tell_now() -> None:
+    assert PAGE.read_text() == page([recorded(one) for one in SITUATIONS]), "python -m tests.corpus NAME"
+
+
+def test_there_are_sixty_situations_and_twenty_healthy_jobs() -> None:
+    assert sum(not one.healthy for one in SITUATIONS) >= 60
+    assert sum(one.healthy for one in SITUATIONS) >= 20
 
 
 def test_both_halves_have_situations_of_each_kind() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -61,6 +62,7 @@ def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
     return [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
+        ("Why", "" if _repeats(found.cause, job) else found.cause),
         ("Fix", found.fix),
         ("Then", found.go_on if found.fix else ""),
         ("No step", job.still(now).removeprefix("no step ")),
@@ -89,6 +91,12 @@ def _curve(values: Sequence[float]) -> str:
     """``▁▂▃▅█  0.12 to 2.3``."""
     drawn = sparkline(values, CURVE)
     return f"{drawn}  {significant(min(values))} to {significant(max(values))}" if drawn else ""
+
+
+def _repeats(cause: str, job: JobState) -> bool:
+    """Whether the page has these words already, but for those in front and those that were left out."""
+    shown = " ".join(f"{job.reason} {job.failure.error if job.failure else ''}".split())
+    return all(part in shown for part in re.sub(r"^rank \d+:? ", "", cause).split("…"))
 
 
 def progress_line(progress: Progress) -> str:

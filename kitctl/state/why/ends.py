@@ -7,6 +7,7 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 _LESS: Final = "use less: fewer data loader workers, smaller batches, files that are read on demand"
+_SPAWN: Final = "if its own error above speaks of bootstrapping, the script needs: if __name__ == '__main__':"
 ENDS: Final = Family(
     "Ends of containers and processes",
     (
@@ -16,9 +17,33 @@ ENDS: Final = Family(
             "",
             f"raise resources.limits.memory, or {_LESS}",
             local=f"{_LESS}, or fewer ranks: they share this machine's memory",
+            seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
         ),
-        Rule(r"Evicted\b.*?memory", "", f"--memory, which sets request and limit, or {_LESS}"),
-        Rule(r"Evicted\b.*?(?:ephemeral|disk)", "", "write less to the pod's own disk, or to a volume: --volume"),
+        Rule(
+            r"File too large|SIGXFSZ",
+            "",
+            "raise the limit of a file's size (ulimit -f), or write to a file system that holds larger ones",
+            seen="[Errno 27] File too large",
+        ),
+        Rule(
+            r"DataLoader worker .* (?:killed by signal: Killed|exited unexpectedly)",
+            "",
+            f"raise resources.limits.memory, or {_LESS}; {_SPAWN}",
+            local=f"{_LESS}; {_SPAWN}",
+            seen="DataLoader worker was killed by signal: Killed",
+        ),
+        Rule(
+            r"Evicted\b.*?memory",
+            "",
+            f"--memory, which sets request and limit, or {_LESS}",
+            seen="Evicted: The node was low on resource: memory",
+        ),
+        Rule(
+            r"Evicted\b.*?(?:ephemeral|disk)",
+            "",
+            "write less to the pod's own disk, or to a volume: --volume",
+            seen="Evicted: The node was low on resource: ephemeral-storage",
+        ),
         Rule(
             r"killed by SIGABRT.*?(?:[Rr]eceived data size doesn't match expected size"
             r"|op\.preamble\.length <= op\.nbytes)",
@@ -30,6 +55,7 @@ ENDS: Final = Family(
             "",
             "raise sharedMemory, or use fewer data loader workers",
             local="free space in /dev/shm, or use fewer data loader workers; if a mapped file was truncated, fix that",
+            seen="killed by SIGBUS at train.py:7 ... (/dev/shm has 64 MiB)",
         ),
     ),
 )

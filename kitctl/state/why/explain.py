@@ -16,14 +16,31 @@ from kitctl.state.why.network import NETWORK
 from kitctl.state.why.rule import Family, brief
 from kitctl.state.why.scheduling import SCHEDULING
 from kitctl.state.why.scripts import SCRIPTS
+from kitctl.state.why.services import SERVICES
+from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
 from kitjob.report import Termination
 
-FAMILIES: Final[tuple[Family, ...]] = (SCHEDULING, IMAGES, VOLUMES, ENDS, SCRIPTS, NETWORK, HANGS)
+FAMILIES: Final[tuple[Family, ...]] = (
+    SCHEDULING,
+    IMAGES,
+    VOLUMES,
+    ENDS,
+    TRAINING,
+    SERVICES,
+    SCRIPTS,
+    NETWORK,
+    HANGS,
+)
 EVIDENCE: Final = 12  # lines
+TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
-_LIBRARIES: Final = re.compile(r'^ *File "[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+)/.*$', re.MULTILINE)
+_LIBRARIES: Final = re.compile(
+    r'^ *File "[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/.*$', re.MULTILINE
+)
+
+_NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +72,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     if job.failure and job.phase == "Failed":
         yield _of_failure(job.failure, local=local)
     elif not job.finished:
-        texts = [job.reason, *(node.reason for node in job.nodes if node.state != "Running")]
+        stuck = job.restarts >= TRIES and job.progress.step is None  # it starts again and again
+        texts = [job.reason, *(node.reason for node in job.nodes if stuck or node.state != "Running")]
         if job.last_failure and job.reason.startswith("before: "):
             yield _of_failure(job.last_failure, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
@@ -69,18 +87,22 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     """Of the rank that failed first, if one did; else of the job."""
     goes_on = failure.error.startswith("ended with ")  # of a rank that left with 0: the sentence names it
     where = "" if failure.rank is None else f"rank {failure.rank}{' ' if goes_on else ': '}"
-    known = _known("\n".join((failure.error, failure.reason, *failure.lines)), local=local)
+    # The error's own words first: a rank may have printed, and handled, anything before.
+    printed = "\n".join(line for line in failure.lines if not line.lower().startswith("warning"))
+    known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local)
+    if _NO_MESSAGE.match(failure.error):
+        known = _known(f"{failure.error}\n{printed}", local=local) or known
     cause = failure.error or failure.reason
     fix = (known[1] if known else "") or failure.fix or _place(failure.traceback)
     said = known[0] if known and known[2] else cause
     return brief(f"{where}{said}"), fix
 
 
-def _known(text: str, *, local: bool) -> tuple[str, str, bool] | None:
+def _known(text: str, traceback: str = "", *, local: bool) -> tuple[str, str, bool] | None:
     """Cause, fix, and whether the cause is in the table's own words; None for an unknown message."""
     for family in FAMILIES:
         for rule in family.rules:
-            if found := rule.matches(text):
+            if found := rule.matches(text, traceback):
                 return (
                     brief(rule.cause.format(*found.groups()) or text),
                     rule.fixed(found, local=local),

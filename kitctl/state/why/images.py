@@ -35,7 +35,12 @@ IMAGES: Final = Family(
             "the machine does not reach the image's registry",
             "check the registry's name, the machine's network and its proxy; or use a mirror (docs/platform.md)",
         ),
-        Rule(r"ErrImagePull|ImagePullBackOff", "", "check the image's name, and the cluster's right to pull it"),
+        Rule(
+            r"ErrImagePull|ImagePullBackOff",
+            "",
+            "check the image's name, and the cluster's right to pull it",
+            seen="ErrImagePull: ...",
+        ),
         Rule(r"InvalidImageName", "the image's name is not valid", "--image with a valid one"),
     ),
 )

@@ -1,4 +1,4 @@
-"""Causes in rendezvous and network. Pure."""
+"""Causes in rendezvous, network and GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 NETWORK: Final = Family(
-    "Rendezvous and network",
+    "Rendezvous, network and GPUs",
     (
+        Rule(
+            r"(\d+) GPUs? requested, but (\d+) visible",
+            "{0} GPUs are requested, and torch sees {1}",
+            "check the image's build of torch, and the node's driver and device plugin; or ask for as many as there "
+            "are: gpusPerNode",
+            local="--gpus-per-node {1}; if this machine has more, check its driver with nvidia-smi, and torch's build",
+        ),
+        Rule(
+            r"Found no NVIDIA driver|Torch not compiled with CUDA",
+            "the script wants a GPU, and torch finds no NVIDIA driver",
+            "request GPUs (--gpus-per-node N) on nodes with the driver and NVIDIA's container runtime; or let the "
+            "script use device='cpu'",
+            local="let the script use device='cpu'; if this machine has GPUs, --gpus-per-node N, and check its driver",
+        ),
         Rule(
             r"Unable to find address for: ([\w-]+)",
             "the node has no network interface {0}",

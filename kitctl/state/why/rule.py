@@ -26,15 +26,21 @@ class Rule:
         cause: in words; ``{0}`` is the pattern's first group. Empty: the message itself.
         fix: what the user can do.
         local: the fix on this machine, where that differs: it has no limits of memory, no images and no volumes.
+        called: what the traceback has to have, too: some messages mean different things in different places.
+        seen: the message as people see it, for the documentation, of a cause without words of its own.
     """
 
     pattern: str
     cause: str
     fix: str
     local: str = ""
+    called: str = ""
+    seen: str = ""
 
-    def matches(self, text: str) -> re.Match[str] | None:
+    def matches(self, text: str, traceback: str = "") -> re.Match[str] | None:
         """Where the message is in a text."""
+        if self.called and not re.search(self.called, traceback):
+            return None
         return re.search(self.pattern, text, re.DOTALL)
 
     def fixed(self, found: re.Match[str], *, local: bool) -> str:

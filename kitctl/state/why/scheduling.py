@@ -18,6 +18,7 @@ SCHEDULING: Final = Family(
             r"violates PodSecurity",
             "",
             "leave out what the message names, or use a namespace of another Pod Security level (docs/fabrics.md)",
+            seen="violates PodSecurity restricted:latest: ...",
         ),
         Rule(
             r"unbound immediate PersistentVolumeClaims",
@@ -44,6 +45,11 @@ SCHEDULING: Final = Family(
             "all machines that would do have a taint that the job does not tolerate",
             "scheduling.tolerations, or other machines",
         ),
-        Rule(r"waits in queue ([\w.-]+)", "", "nothing: it starts when the queue {0} admits it"),
+        Rule(
+            r"waits in queue ([\w.-]+)",
+            "",
+            "nothing: it starts when the queue {0} admits it",
+            seen="waits in queue research, position 2",
+        ),
     ),
 )

@@ -15,6 +15,13 @@ SCRIPTS: Final = Family(
             "another --name for this model, or --from-scratch",
         ),
         Rule(
+            r"FileNotFoundError: .*?No such file or directory: '([^']*)'",
+            "the node has no program {0}",
+            "install it in the image, or give its whole path",
+            local="install it, or give its whole path",
+            called=r"in _execute_child",
+        ),
+        Rule(
             r"FileNotFoundError: .*?No such file or directory: '(/[^']*)'",
             "the node has no {0}",
             "mount it where the script looks for it (--volume), or send it: --workdir",
@@ -30,11 +37,48 @@ SCRIPTS: Final = Family(
             r"the requirements cannot be installed|No matching distribution found for (\S+)",
             "",
             "correct the name or the version: pip index versions NAME lists those that there are",
+            seen="the requirements cannot be installed: No matching distribution found for ...",
+        ),
+        Rule(
+            r"CalledProcessError: ",
+            "",
+            "the program's own message is in the last lines",
+            seen="CalledProcessError: Command '...' returned non-zero exit status 2.",
+        ),
+        Rule(
+            r"PicklingError|Can't (?:get|pickle) (?:local object|<function|attribute)",
+            "",
+            "define it at the module's top level, and not as a lambda or within a function: processes that are spawned "
+            "get it by name",
+            seen="PicklingError: Can't pickle <function <lambda> ...>",
+        ),
+        Rule(
+            r"numpy\.dtype size changed|compiled using NumPy 1|_ARRAY_API not found",
+            "",
+            "install the numpy that the package was built for: --requirements with numpy<2, or a newer package",
+            seen="numpy.dtype size changed, may indicate binary incompatibility",
+        ),
+        Rule(
+            r"(lib[\w.+-]*\.so[\w.]*): cannot open shared object file",
+            "the node has no system library {0}",
+            "install the package that has it in the image: apt-file search {0} names it",
+            local="install the package that has it: apt-file search {0} names it",
+        ),
+        Rule(
+            r"version `(GLIBC\w*_[\d.]+)' not found",
+            "a package was built for a newer system than this one: it needs {0}",
+            "a wheel that is built for older systems, or a newer image",
+        ),
+        Rule(
+            r"bootstrapping phase",
+            "the script starts processes by spawn, which import it again and would start more",
+            "put what it does under: if __name__ == '__main__':",
         ),
         Rule(
             r"ProcessExitedException: process \d+ terminated with exit code",
             "",
             "the process that the script started has printed its own error: see the last lines",
+            seen="ProcessExitedException: process 1 terminated with exit code 1",
         ),
     ),
 )

@@ -24,7 +24,12 @@ VOLUMES: Final = Family(
             "a volume is attached to another machine, which may take it alone",
             "wait until its pod there has ended, or use a claim that all nodes share (ReadWriteMany)",
         ),
-        Rule(r"FailedMount", "", "check the volume in the message, and its server or driver"),
-        Rule(r"CreateContainerConfigError", "", "create the Secret or ConfigMap that it names"),
+        Rule(r"FailedMount", "", "check the volume in the message, and its server or driver", seen="FailedMount: ..."),
+        Rule(
+            r"CreateContainerConfigError",
+            "",
+            "create the Secret or ConfigMap that it names",
+            seen="CreateContainerConfigError: ...",
+        ),
     ),
 )

@@ -31,6 +31,8 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
         ("DistBackendError: NCCL error in init, invalid usage; ncclInvalidUsage: Duplicate GPU", "own"),
         ("ConnectionResetError: [Errno 104] Connection reset by peer", "peer"),
         ("OSError: [Errno 28] No space left on device", "own"),
+        ("URLError: <urlopen error [Errno 111] Connection refused>", "own"),
+        ("requests.exceptions.ConnectTimeout: HTTPConnectionPool(host='x', port=80): timed out", "own"),
         ("DistributionError: not torch's", "own"),
         ("DistStoreError: use_libuv was requested but PyTorch was built without libuv support", "own"),
         ("StorageUnavailableError: [Errno 5] Input/output error: '/s'; tried 11 times in 60 s", "storage"),
@@ -125,6 +127,7 @@ def test_lines_do_not_count_as_a_lost_peer_except_for_an_abort() -> None:
 
 def test_permanent_causes() -> None:
     assert {row.pattern for row in CAUSES if row.permanent} == {
+        r"^([\w.]+\.)?NonFiniteLossError: ",
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",
         r"^ImportError: (cannot import name|attempted relative import)",

@@ -74,6 +74,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"(Read-only file system|Permission denied|Operation not permitted)",
         fix="make the snapshots' volume writable again and restart the job: it continues from its last snapshot",
     ),
+    Cause(  # the same steps from the last snapshot lead to it again
+        r"^([\w.]+\.)?NonFiniteLossError: ",
+        fix="lower the learning rate, clip the gradients, or look at the data of that step; then restart the job: it "
+        "continues from the last snapshot before it",
+        permanent=True,
+    ),
     # Only a change of the script or the image helps.
     Cause(
         r"^ModuleNotFoundError: No module named '([^']+)'",
@@ -168,6 +174,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         r"Address already in use|\bEADDRINUSE\b",
         fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports",
+    ),
+    # A server of the script's own that does not answer is no lost peer: torch raises none of these types.
+    Cause(
+        r"^([\w.]+\.)?(URLError|HTTPError|MaxRetryError|NewConnectionError|Connect(ion)?Timeout(Error)?|ReadTimeout(Error)?"
+        r"|ConnectError|Client\w*Error|OperationalError|ProxyError|SSLError): ",
+        fix="check that the service is up, and reached at that address from the nodes",
     ),
     # Torch raises this with the type of a lost peer, but it does not depend on peers.
     Cause(r"use_libuv was requested", fix="this build of torch has no libuv: --env USE_LIBUV=0, or another build"),

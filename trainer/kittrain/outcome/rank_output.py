@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Final
 
 LINES: Final = 10  # that are reported of a rank
+NEAR: Final = 4  # lines at the end, of which one may be the error
 WIDTH: Final = 200  # characters of each
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_ERROR: Final = re.compile(r"(\S+: )?(error|fatal)\b|[\w.]+(Error|Exception): ", re.IGNORECASE)
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
@@ -48,9 +50,13 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """The line that most likely explains why a rank ended: the last one that is not a library's message at exit."""
-    texts = [line.strip() for line in lines if line.strip()]
-    return next((line for line in reversed(texts) if not _NOISE.match(line)), "")
+    """The line that most likely explains why a rank ended: the last one that is not a library's message at exit.
+
+    If one of the few before it is an error by its own words, and it is not, that one: what cleans up prints, too.
+    """
+    texts = [line.strip() for line in lines if line.strip() and not _NOISE.match(line.strip())]
+    errors = [line for line in texts[-NEAR:] if _ERROR.match(line)]
+    return errors[-1] if errors else texts[-1] if texts else ""
 
 
 def innermost_error(error: str, traceback: str) -> str:

@@ -138,3 +138,46 @@ def test_what_ranks_recover_from_is_told_with_its_fix_while_they_do() -> None:
     found = explain(replace(before, last_failure=ended.failure), 0.0)
     assert (found.cause, found.go_on) == ("rank 1: the node has no /data/cfg.yaml", "")
     assert "create it" in found.fix
+
+
+def test_a_cause_without_own_words_is_documented_by_a_message_that_leads_to_it() -> None:
+    rules = [rule for family in FAMILIES for rule in family.rules]
+    for rule in rules:
+        if not rule.cause or rule.cause == "{0}":
+            assert rule.seen, rule.pattern
+            assert next(one for one in rules if one.matches(rule.seen)) is rule, rule.pattern
+
+
+def test_what_a_rank_has_printed_does_not_hide_its_error() -> None:
+    noise = ("warning: cannot record the error: PermissionError: [Errno 13] Permission denied: '/tmp/0.error.json'",)
+    assert (
+        explain(failed("exit code 1: ValueError: bad shard", *noise), 0.0).cause
+        == "rank 1: exit code 1: ValueError: bad shard"
+    )
+    told = explain(failed("ValueError: bad shard", "OSError: [Errno 27] File too large"), 0.0)
+    assert (told.cause, told.fix) == ("rank 1: ValueError: bad shard", "")
+
+
+def test_a_program_that_is_missing_is_told_from_a_file() -> None:
+    error = "FileNotFoundError: [Errno 2] No such file or directory: 'nvcc'"
+    trace = '  File "/a/train.py", line 7\n  File "/usr/lib/python3.11/subprocess.py", line 1026, in _execute_child\n'
+    assert explain(failed(error, traceback=trace), 0.0).cause == "rank 1: the node has no program nvcc"
+    assert "program" not in explain(failed(error), 0.0).cause
+
+
+def test_ranks_that_lose_their_peers_again_and_again_have_a_cause_and_others_none() -> None:
+    reason = "rank 0 lost its peers (RuntimeError: Timed out waiting 4000ms for recv operation to complete)"
+    (node,) = waiting(reason).nodes
+    running = replace(JOB, phase="Running", nodes=(replace(node, state="Running"),))
+    assert explain(replace(running, restarts=1), 0.0).cause == ""
+    assert explain(replace(running, restarts=15, progress=Progress(step=4)), 0.0).cause == ""
+    found = explain(replace(running, restarts=15), 0.0)
+    assert "timed out in a collective" in found.cause
+    assert "timeout" in found.fix
+
+
+def test_frames_of_kittrain_are_no_place_of_the_users_script() -> None:
+    trace = (
+        '  File "/a/train.py", line 7, in main\n  File "/opt/kittrain/agent/hooks/script_hooks.py", line 91, in step\n'
+    )
+    assert explain(failed("ValueError: no", traceback=trace), 0.0).fix == "see train.py:7, where it was raised"

@@ -1,0 +1,55 @@
+"""Causes in what a script asks other machines for: names, connections, downloads, keys. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+_HUB: Final = (
+    "download it once to a volume, and set HF_HOME to that folder and HF_HUB_OFFLINE=1; or name the proxy: "
+    "--env HTTPS_PROXY=..."
+)
+SERVICES: Final = Family(
+    "Services and downloads",
+    (
+        Rule(
+            r"couldn't connect to 'https://huggingface\.co'|LocalEntryNotFoundError|OfflineModeIsEnabled",
+            "",
+            _HUB,
+            seen="We couldn't connect to 'https://huggingface.co' to load the files",
+        ),
+        Rule(
+            r"gated repo|401 Client Error|403 Client Error|Access to model .* is restricted",
+            "",
+            "give the ranks a token that may read it: --env HF_TOKEN, which takes yours; and accept the model's terms",
+            seen="You are trying to access a gated repo.",
+        ),
+        Rule(
+            r"api_key not configured|WANDB_API_KEY",
+            "",
+            "--env WANDB_API_KEY, which takes yours; or --env WANDB_MODE=offline",
+            seen="api_key not configured (no-tty)",
+        ),
+        Rule(
+            r"Name or service not known|name resolution|No address associated with hostname|Could not resolve host",
+            "",
+            "check the host's name; if it is right, the node's DNS, or its proxy: --env HTTPS_PROXY=...",
+            seen="[Errno -2] Name or service not known",
+        ),
+        Rule(
+            r"(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError|ClientConnectorError|OperationalError)\b"
+            r".*?(?:refused|timed out|unreachable|Max retries)",
+            "",
+            "check that the service is up, and reached at that address from the nodes: one on your own machine is not",
+            local="check that the service is up, and listens at that address",
+            seen="URLError: <urlopen error [Errno 111] Connection refused>",
+        ),
+        Rule(
+            r"EOFError: EOF when reading a line",
+            "",
+            "no rank has a terminal to ask at: give the answer as an argument of the script",
+            seen="EOFError: EOF when reading a line",
+        ),
+    ),
+)

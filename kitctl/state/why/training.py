@@ -1,0 +1,87 @@
+"""Causes in training code: losses, models, gradients, checkpoints. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+TRAINING: Final = Family(
+    "Models, gradients and checkpoints",
+    (
+        Rule(
+            r"the (?:loss is|snapshots are not finite) |NonFiniteLossError",
+            "",
+            "lower the learning rate, clip the gradients, or look at the data of that step; the last finite snapshot "
+            "is kept, and policy.onNonFinite: stop ends such a job",
+            seen="the loss is nan since step 31",
+        ),
+        Rule(
+            r"[Pp]rocess group has not been initialized",
+            "",
+            "call torch.distributed.init_process_group() before the first collective",
+            seen="Default process group has not been initialized",
+        ),
+        Rule(
+            r"Error\(s\) in loading state_dict for",
+            "",
+            "load it into the model that it was saved of; keys that begin with module. are of DDP's wrapper: save "
+            "model.module.state_dict()",
+            seen="Error(s) in loading state_dict for Net: ...",
+        ),
+        Rule(
+            r"Weights only load failed",
+            "",
+            "torch.load(..., weights_only=False) if you trust the file; or save nothing but state_dicts",
+            seen="UnpicklingError: Weights only load failed",
+        ),
+        Rule(
+            r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes",
+            "",
+            "use an earlier one; write checkpoints to another name first, and os.replace() it when complete",
+            seen="PytorchStreamReader failed reading zip archive: ...",
+        ),
+        Rule(
+            r"Expected to have finished reduction in the prior iteration",
+            "",
+            "DistributedDataParallel(..., find_unused_parameters=True), or let the loss use all of the model's outputs",
+            seen="Expected to have finished reduction in the prior iteration",
+        ),
+        Rule(
+            r"(?:Target|index) -?\d+ is out of (?:bounds|range)",
+            "",
+            "labels have to be below the number of classes, which is the size of the model's last layer",
+            seen="IndexError: Target 7 is out of bounds.",
+        ),
+        Rule(
+            r"Attempting to deserialize object on a CUDA device",
+            "the checkpoint was saved on a GPU, and torch.cuda.is_available() is False: no CUDA device here",
+            "torch.load(..., map_location='cpu')",
+        ),
+        Rule(
+            r"DDP expects same model across all ranks|params? .*? in this process with (?:sizes|strides)",
+            "",
+            "build the same model on all ranks: look for what depends on the rank, its data, or an unseeded draw",
+            seen="DDP expects same model across all ranks, but ...",
+        ),
+        Rule(
+            r"modified by an inplace operation",
+            "a tensor that the backward pass needs was changed by an inplace operation",
+            "torch.autograd.set_detect_anomaly(True) names the line; write y = y + 1 there instead of y += 1",
+        ),
+        Rule(
+            r"backward through the graph a second time",
+            "",
+            "compute the loss anew for each backward(), and detach() what stays between steps; else retain_graph=True",
+            seen="Trying to backward through the graph a second time",
+        ),
+        Rule(
+            r"InvalidCxxCompiler|No working C\+\+ compiler|Failed to find C compiler",
+            "",
+            "install a compiler in the image (apt-get install g++), or run without torch.compile: "
+            "--env TORCH_COMPILE_DISABLE=1",
+            local="install a compiler (g++), or run without torch.compile: --env TORCH_COMPILE_DISABLE=1",
+            seen="InvalidCxxCompiler: No working C++ compiler found",
+        ),
+    ),
+)
