@@ -43,6 +43,7 @@ IGNORED: Final = (
     "snapshots.accessMode",
     "snapshots.path",
     "scheduling",
+    "metrics.from",
     "policy.ttl",
     "security.profile",
     "security.runAsUser",
