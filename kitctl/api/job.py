@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kitctl.state.history import JobHistory
     from kitctl.state.members import Members
     from kitctl.state.stacks import NodeStacks
+    from kitctl.state.usage import NodeUsage
 
 RETRY_SECONDS = 600.0  # how long to retry a target that does not answer: the job continues meanwhile
 REPR_SECONDS = 3.0  # a notebook waits for it, and shows something else
@@ -203,6 +204,19 @@ class Job:
         if not found:
             raise running_job.not_running(facts)
         return stacks.only(found, ranks)
+
+    def usage(self) -> list[NodeUsage]:
+        """What its ranks use in a moment: processor, memory and, where known, GPUs.
+
+        Raises:
+            ConflictError: no node of it runs.
+        """
+        from kitctl.state import running_job
+
+        found = self.target.usage(self.namespace, self.name)
+        if not found:
+            raise running_job.not_running(self.target.job(self.namespace, self.name))
+        return found
 
     def run_in_rank(self, rank: int, command: Sequence[str], session: Session) -> int:
         """Run a command in a rank's working folder, with its variables, and return its exit code.

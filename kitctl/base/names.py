@@ -51,6 +51,7 @@ FORK_SERVER: Final = "kittrain.agent.forkserver"  # then the shim's script
 ENTER_RANK: Final = "kittrain.agent.inside.enter"
 PROFILE_RANK: Final = "kittrain.agent.inside.profile"
 RANK_STACKS: Final = "kittrain.agent.inside.stacks"
+RANK_USAGE: Final = "kittrain.agent.inside.usage"
 CODE_STORE: Final = "kittrain.helper.code_store"  # then the folder and the command
 HISTORY: Final = "kittrain.helper.history"  # then the folder
 SNAPSHOTS: Final = ("kittrain.rank.snapshots", "--folder")  # then the folder and the command

@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "delete": Entry("Change", "End a job and delete it"),
     "doctor": Entry("Diagnose", "Check prerequisites of a job, or diagnose a running one"),
     "stacks": Entry("Diagnose", "Show the Python stack of each rank"),
+    "top": Entry("Diagnose", "Show what each rank uses: processor, memory and, where known, its GPU"),
     "exec": Entry("Diagnose", "Run a command where a rank is"),
     "port-forward": Entry("Diagnose", "Forward a port of this machine to a rank's node"),
     "profile": Entry("Diagnose", "Trace steps of a rank by torch's profiler"),

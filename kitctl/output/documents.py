@@ -24,6 +24,7 @@ from kitctl.output.past import EventList, Goodput, GoodputList, Series, SeriesLi
 from kitctl.output.past import Row as RowPart
 from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult, Version, Why
 from kitctl.output.stacks import StackReport
+from kitctl.output.usage import UsageReport
 from kitctl.render import templates
 from kitctl.state import faults
 from kitctl.state.checks import Finding
@@ -32,6 +33,7 @@ from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
 from kitctl.state.phase import JobState
 from kitctl.state.stacks import NodeStacks
+from kitctl.state.usage import NodeUsage
 from kitctl.state.why.explain import Explanation
 from kitjob.history import Audit as AuditFacts
 from kitjob.history import SnapshotDetails as DetailFacts
@@ -57,6 +59,7 @@ __all__ = [
     "snapshot",
     "snapshot_list",
     "stacks",
+    "usage",
     "version",
     "why",
 ]
@@ -73,6 +76,7 @@ DOCUMENTS: TypeAlias = (
     | Snapshot
     | AuditReport
     | StackReport
+    | UsageReport
     | DoctorReport
     | DrillReport
     | Diff
@@ -177,6 +181,11 @@ def audit(found: AuditFacts) -> AuditReport:
 def stacks(nodes: Iterable[NodeStacks]) -> StackReport:
     """Where ranks are."""
     return _convert({"nodes": tuple(nodes)}, StackReport)
+
+
+def usage(nodes: Iterable[NodeUsage]) -> UsageReport:
+    """What ranks use."""
+    return _convert({"nodes": tuple(nodes)}, UsageReport)
 
 
 def diff(changes: Iterable[targets.Change]) -> Diff:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # together they take long to import, and each command needs f
     from kitctl.state.record import TargetRecords
     from kitctl.state.running_job import RankPlace
     from kitctl.state.stacks import NodeStacks
+    from kitctl.state.usage import NodeUsage
 
 BUILT_IN: Final = ("local", "cluster")
 
@@ -175,6 +176,13 @@ class Target(Protocol):
         """The stacks of the ranks of running nodes, all of about the same moment; empty: of all running nodes.
 
         A node that does not answer has a note that says why; one that is not running is left out.
+
+        Raises:
+            Forbidden: this user lacks a permission.
+        """
+
+    def usage(self, namespace: str, name: str) -> list[NodeUsage]:
+        """What the ranks of running nodes use, in a moment; of a node that does not answer, why.
 
         Raises:
             Forbidden: this user lacks a permission.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kitctl.state.record import TargetRecords
     from kitctl.state.running_job import RankPlace
     from kitctl.state.stacks import NodeStacks
+    from kitctl.state.usage import NodeUsage
     from kitctl.targets.cluster.read.pod_logs import Source
 
 HELM: Final = "Helm"  # as a manager of objects
@@ -224,6 +225,12 @@ class ClusterTarget:
         from kitctl.targets.cluster import pod_tools
 
         return pod_tools.stacks(self.api, finding.pods(self.api, self._find(namespace, name)), nodes)
+
+    def usage(self, namespace: str, name: str) -> list[NodeUsage]:
+        """What the ranks of running nodes use: a command in the pod of each, all at once."""
+        from kitctl.targets.cluster import pod_tools
+
+        return pod_tools.usage(self.api, finding.pods(self.api, self._find(namespace, name)))
 
     def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
         """Run a command in the pod of a rank."""

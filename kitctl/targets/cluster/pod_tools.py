@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from kitctl.base import names
 from kitctl.base.deadline import within
 from kitctl.base.errors import Forbidden, KitError, TargetError
 from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks, of_nodes
+from kitctl.state.usage import NodeUsage
+from kitctl.state.usage import of_nodes as usage_of_nodes
 from kitctl.targets import Session
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read import job_facts
 from kitctl.targets.conflicts import node_gone
 
+T = TypeVar("T")
 SECONDS: Final = 20.0  # for a tool that ends by itself, to start Python on a busy node included
 ANSWER_BYTES: Final = 16 << 20  # of one tool
 CONNECTIONS: Final = 32  # connections
@@ -67,21 +69,40 @@ def stacks(api: Api, pods: Sequence[Object], nodes: frozenset[int]) -> list[Node
     Raises:
         Forbidden: this user may not run commands in pods.
     """
-    found = running(pods, nodes)
-    if not found:
+    return _of_pods(api, running(pods, nodes), names.RANK_STACKS, of_nodes, NodeStacks)
+
+
+def usage(api: Api, pods: Sequence[Object]) -> list[NodeUsage]:
+    """What the ranks of running nodes use.
+
+    Raises:
+        Forbidden: this user may not run commands in pods.
+    """
+    return _of_pods(api, running(pods), names.RANK_USAGE, usage_of_nodes, NodeUsage)
+
+
+def _of_pods(
+    api: Api,
+    pods: Mapping[int, Object],
+    module: str,
+    read: Callable[[Sequence[int], bytes], list[T]],
+    silent: Callable[..., T],
+) -> list[T]:
+    """What a module prints in pods, read; of one that does not answer, why (``silent``)."""
+
+    def ask(node: int, pod: Object) -> T:
+        try:
+            (answer,) = read([node], output(api, pod, [module]))
+        except Forbidden:
+            raise
+        except TargetError as error:
+            return silent(node=node, note=error.message)
+        return answer
+
+    if not pods:
         return []
-    with ThreadPoolExecutor(max_workers=min(len(found), CONNECTIONS)) as threads:
-        return [*threads.map(partial(_stacks, api), found, found.values())]
-
-
-def _stacks(api: Api, node: int, pod: Object) -> NodeStacks:
-    try:
-        (answer,) = of_nodes([node], output(api, pod, [names.RANK_STACKS]))
-    except Forbidden:
-        raise
-    except TargetError as error:
-        return NodeStacks(node=node, note=error.message)
-    return answer
+    with ThreadPoolExecutor(max_workers=min(len(pods), CONNECTIONS)) as threads:
+        return [*threads.map(ask, pods, pods.values())]
 
 
 def profile(api: Api, pod: Object, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
 from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks
+from kitctl.state.usage import NodeUsage
 from kitctl.targets import Session, SnapshotStore, Submission
 from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
 from kitctl.targets.local import (
@@ -191,6 +192,10 @@ class LocalTarget:
     def stacks(self, namespace: str, name: str, nodes: frozenset[int]) -> list[NodeStacks]:
         """The stacks of the ranks of running nodes."""
         return node_tools.stacks(self._open(namespace, name), nodes)
+
+    def usage(self, namespace: str, name: str) -> list[NodeUsage]:
+        """What the ranks of running nodes use."""
+        return node_tools.usage(self._open(namespace, name))
 
     def run_in_rank(self, namespace: str, name: str, place: RankPlace, command: Sequence[str], session: Session) -> int:
         """Run a command where a rank is, as this user."""

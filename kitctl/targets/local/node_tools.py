@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 from kitctl.base import names
 from kitctl.base.errors import TargetError
 from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks, of_nodes
+from kitctl.state.usage import NodeUsage
+from kitctl.state.usage import of_nodes as usage_of_nodes
 from kitctl.targets.conflicts import node_gone, trainer_failed
 from kitctl.targets.local import interpreter, snapshot_tool
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
 
+T = TypeVar("T")
 SECONDS: Final = 30.0  # for a tool that ends by itself; a busy machine is slow to start Python
 
 
@@ -25,11 +28,25 @@ def stacks(folder: JobFolder, nodes: frozenset[int]) -> list[NodeStacks]:
     Raises:
         TargetError: it failed.
     """
+    return _of_agents(folder, nodes, names.RANK_STACKS, of_nodes)
+
+
+def usage(folder: JobFolder) -> list[NodeUsage]:
+    """What the ranks of running nodes use: one process looks at all of them.
+
+    Raises:
+        TargetError: it failed.
+    """
+    return _of_agents(folder, frozenset(), names.RANK_USAGE, usage_of_nodes)
+
+
+def _of_agents(
+    folder: JobFolder, nodes: frozenset[int], module: str, read: Callable[[Sequence[int], bytes], list[T]]
+) -> list[T]:
+    """What a module prints of the agents of running nodes, read; empty without such nodes."""
     found = agents(folder, nodes)
-    if not found:
-        return []
     options = [word for pid in found.values() for word in ("--agent", str(pid))]
-    return of_nodes([*found], _output(folder, [names.RANK_STACKS, *options]))
+    return read([*found], _output(folder, [module, *options])) if found else []
 
 
 def profile(folder: JobFolder, place: RankPlace, steps: int, seconds: float) -> Iterator[bytes]:

@@ -61,7 +61,7 @@ AFTERWARDS: Final = (
     Use("delete", {JOB: ("get", "delete"), "PersistentVolumeClaim": ("get", "delete")}),
     Use("snapshots, audit, logs of deleted pods", {"Pod": ("get", "create", "delete"), **EXEC}),
     Use("drill", {"Pod": ("list", "delete"), **EXEC}),
-    Use("stacks, exec, profile", {"Pod": ("list",), **EXEC}),
+    Use("stacks, top, exec, profile", {"Pod": ("list",), **EXEC}),
     Use("port-forward", {"Pod": ("list",), "Pod/portforward": ("get", "create")}),
 )
 # In its namespace, if it waits in a queue of Kueue.

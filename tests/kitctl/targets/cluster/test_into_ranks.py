@@ -162,6 +162,20 @@ def test_stacks_of_all_pods_at_once(running: Kit, server: ApiServer) -> None:
     assert "rank 3 (node 1" in output, "one that does not answer hides no other"
 
 
+def test_what_ranks_use_is_asked_in_all_pods_with_no_other_right(running: Kit, server: ApiServer) -> None:
+    asked = len(server.requests)
+    rows = [line.split() for line in running("top", "run").splitlines()]
+    assert {(row[0], row[1]) for row in rows[1:] if row[1] != "all"} == {("0", "3"), ("1", "3")}, "one agent for both"
+    assert {one.path for one in server.requests[asked:] if one.path.endswith("/exec")} == {
+        f"/api/v1/namespaces/default/pods/run-{node}/exec" for node in range(2)
+    }
+    server.plan("GET .*/pods/run-0/exec", answer=(500, {"kind": "Status", "message": "no \x1b[2Jrunc"}))
+    output = running("top", "run")
+    assert re.search(r"^node 0: .+", output, re.MULTILINE)
+    assert "\x1b" not in output
+    assert re.search(r"^1 +3 ", output, re.MULTILINE), "one that does not answer hides no other"
+
+
 @pytest.fixture
 def echo() -> Iterator[int]:
     """A port that sends back what it gets."""
