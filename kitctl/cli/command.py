@@ -98,7 +98,7 @@ class Command(click.Command):
             raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Like click's, but the error for an unknown option names the one that was likely meant."""
+        """Like click's, but errors lead on: to the option that was likely meant, to the list of jobs."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -109,6 +109,16 @@ class Command(click.Command):
             advice = f"did you mean {' or '.join(meant)}?" if meant else f"see {ctx.command_path} --help"
             message = f"No such option: {error.option_name}; {advice}"
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
+        except click.MissingParameter as error:
+            if not isinstance(error.param, click.Argument) or error.param.name not in {"name", "job"}:
+                raise
+            raise click.UsageError("Missing the NAME of a job; kitctl list shows them", ctx=error.ctx) from error
+        except click.UsageError as error:
+            if not error.message.startswith("Got unexpected extra argument"):
+                raise
+            named = any(isinstance(one, click.Argument) for one in self.get_params(ctx))
+            advice = f"{ctx.command_path} takes {'one at a time' if named else 'options only'}"
+            raise click.UsageError(f"{error.message}; {advice}", ctx=error.ctx) from error
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Each option under the heading of its group."""

@@ -41,7 +41,7 @@ def echo_plot(picture: Picture) -> None:
 
     from kitctl.output.view import chart
 
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    colour = shows_colours()
     width = shutil.get_terminal_size((100, 24)).columns
     for line in chart.chart(picture, width=min(width, WIDEST_PLOT), colour=colour, unicode=shows_unicode()):
         click.echo(line, color=colour)
@@ -148,6 +148,11 @@ def look(*, wide: bool = False) -> Look:
     import shutil
 
     return Look(width=shutil.get_terminal_size().columns, unicode=shows_unicode(), wide=wide)
+
+
+def shows_colours() -> bool:
+    """Whether what is printed may have colours."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def shows_unicode() -> bool:

@@ -32,6 +32,11 @@ class Line:
         return int(match[1]) if match else None
 
     @property
+    def prefix(self) -> str:
+        """What names the rank or the agent; empty without."""
+        return match[0] if (match := _PREFIX.match(self.text)) else ""
+
+    @property
     def message(self) -> str:
         """The text without the prefix that names the rank or the agent."""
         return self.text[match.end() :] if (match := _PREFIX.match(self.text)) else self.text
@@ -44,6 +49,7 @@ class Filter:
     ranks: frozenset[int] = frozenset()
     nodes: frozenset[int] = frozenset()
     since: str = ""
+    before: str = ""
     include: re.Pattern[str] | None = None
     exclude: re.Pattern[str] | None = None
 
@@ -53,6 +59,7 @@ class Filter:
             (not self.nodes or line.node in self.nodes)
             and (not self.ranks or line.rank in self.ranks)
             and line.time >= self.since
+            and (not self.before or line.time < self.before)
             and (self.include is None or self.include.search(line.text) is not None)
             and (self.exclude is None or self.exclude.search(line.text) is None)
         )

@@ -95,6 +95,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """The failure that the ranks recover from, until they take a step. Null: none, or its node has told no more."""
     standstill: Standstill | None = None
     """What the ranks do while none takes a step for unusually long: no judgement. Null: they do, or none runs."""
+    formed: float | None = None
+    """When its ranks were last started together. Null: not yet, or not reported."""
     last_step: float | None = None
     """When a step was last taken. Null: none yet, or not reported."""
     trend: Trend = Trend()
@@ -151,6 +153,7 @@ def derive(facts: JobFacts) -> JobState:
         slow=report.slow if phase == "Running" else {},
         last_failure=_last_told(facts) if phase in {"Starting", "Running", "Recovering"} else None,
         standstill=report.standstill if phase == "Running" else None,
+        formed=report.formed or None,
         last_step=report.last_step or None,
         trend=report.trend,
         last_recovery=report.last_recovery,

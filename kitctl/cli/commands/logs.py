@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option, output_option
-from kitctl.cli.common import echo_json, echo_log, info, seconds
+from kitctl.cli.common import echo_json, echo_log, info, seconds, shows_colours
 from kitctl.cli.target_options import member_option, named_job
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ Examples:
   kitctl logs digits                       # all ranks, merged by time
   kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
   kitctl logs digits --failed              # the ranks that have failed
+  kitctl logs digits --previous            # what came before the last restart
   kitctl logs digits --full                # in a terminal, also equal lines and torch's frames
   kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
   kitctl logs digits --since 10m --include 'loss|accuracy'
   kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
 """
 
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of ranks, by turns; not red, which errors have
 _INDEX = click.IntRange(min=0)
 
 
@@ -40,6 +42,7 @@ _INDEX = click.IntRange(min=0)
 @member_option("--rank", "ranks", group="Filter", multiple=True, help="Only this rank (repeatable).")
 @member_option("--node", "nodes", group="Filter", multiple=True, help="Only this node (repeatable).")
 @option("--failed", group="Filter", is_flag=True, help="Only ranks that have failed, those of earlier rounds included.")
+@option("--previous", group="Filter", is_flag=True, help="Only lines from before the ranks were last started again.")
 @option("--tail", group="Filter", type=_INDEX, metavar="N", default_text="all", help="Only the last N lines.")
 @option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
 @option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")
@@ -54,6 +57,7 @@ def command(
     ranks: tuple[int, ...],
     nodes: tuple[int, ...],
     failed: bool,
+    previous: bool,
     tail: int | None,
     since: str | None,
     since_time: str | None,
@@ -70,9 +74,12 @@ def command(
         ranks=frozenset((*ranks, *_failed(job))) if failed else frozenset(ranks),
         nodes=frozenset(nodes),
         since=since_time or _ago(since),
+        before=_last_start(job) if previous else "",
         include=_pattern(include),
         exclude=_pattern(exclude),
     )
+    if previous and follow:
+        raise click.UsageError("--previous has an end: leave out --follow")
     echo_line = _echo_json if output == "json" else _echo_with_time if timestamps else _echo_text
     fold = folds(full=full or output == "json")
     if follow:
@@ -105,6 +112,20 @@ def _failed(job: Job) -> set[int]:
     return ranks
 
 
+def _last_start(job: Job) -> str:
+    """When the ranks were last started again, as lines have the time.
+
+    Raises:
+        NotFound: they never were.
+    """
+    from kitctl.base.errors import NotFound
+
+    state = job.state()
+    if not (state.restarts and state.formed):
+        raise NotFound(f"the ranks of job {job.name!r} were not started again", fix="leave out --previous")
+    return _rfc3339(datetime.fromtimestamp(state.formed, UTC))
+
+
 def folds(*, full: bool = False) -> Callable[[Iterable[Line]], Iterable[Line]]:
     """What folds lines for people; programs that read from a pipe get all."""
     from kitctl.state.log_folding import folded
@@ -113,11 +134,18 @@ def folds(*, full: bool = False) -> Callable[[Iterable[Line]], Iterable[Line]]:
 
 
 def _echo_text(line: Line) -> None:
-    echo_log(line.text)
+    echo_log(_coloured(line))
 
 
 def _echo_with_time(line: Line) -> None:
-    echo_log(f"{line.time} {line.text}")
+    echo_log(f"{line.time} {_coloured(line)}")
+
+
+def _coloured(line: Line) -> str:
+    """A line; in a terminal its prefix has the colour of its rank."""
+    if (rank := line.rank) is None or not shows_colours():
+        return line.text
+    return f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{line.prefix}\x1b[0m{line.message}"
 
 
 def _echo_json(line: Line) -> None:
@@ -169,14 +197,18 @@ def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:
 
 def _after(lines: list[Line]) -> str:
     """A time just after the last line: times have a fixed width, so a longer text is later."""
-    return f"{lines[-1].time}+" if lines else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{lines[-1].time}+" if lines else _rfc3339(datetime.now(UTC))
 
 
 def _ago(text: str | None) -> str:
     span = seconds(text)
     if span is None:
         return ""
-    return (datetime.now(UTC) - timedelta(seconds=span)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _rfc3339(datetime.now(UTC) - timedelta(seconds=span))
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -117,3 +117,18 @@ def test_an_unknown_job_leads_to_the_one_that_was_meant(
 )
 def test_jobs_whose_names_go_on_come_first_the_newest_before_others(name: str, meant: list[str]) -> None:
     assert near.of_job(name, ["digits-a", "digits-b", "train"]) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("status",), "Missing the NAME of a job; kitctl list shows them"),
+        (("logs", "-f"), "Missing the NAME of a job; kitctl list shows them"),
+        (("list", "jobs"), "unexpected extra argument (jobs); kitctl list takes options only"),
+        (("delete", "a", "b"), "unexpected extra argument (b); kitctl delete takes one at a time"),
+    ],
+)
+def test_too_few_and_too_many_names_lead_on(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert told in said(*words, capsys=capsys)

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from datetime import datetime
 
 import pytest
 
@@ -46,11 +47,16 @@ def in_a_terminal(*words: str) -> str:
 
 def test_in_a_terminal_lines_keep_colours_but_no_other_codes() -> None:
     assert in_a_terminal("logs", "job").splitlines(keepends=True) == [
-        "[rank 0]: \x1b[31mred\\x1b[2J and \\x1b]0;owned\\x07\x1b[0m\n",
-        "[rank 1]: 50 %\r",
-        "100 %\n",
-        "[rank 0]: last\n",
+        "\x1b[36m[rank 0]: \x1b[0m\x1b[31mred\\x1b[2J and \\x1b]0;owned\\x07\x1b[0m\n",
+        "\x1b[33m[rank 1]: \x1b[0m50 %\r",
+        "100 %\x1b[0m\n",
+        "\x1b[36m[rank 0]: \x1b[0mlast\x1b[0m\n",
     ]
+
+
+def test_no_colours_where_the_user_wants_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert in_a_terminal("logs", "job").endswith("\n[rank 0]: last\n")
 
 
 def test_in_a_pipe_terminal_codes_are_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,13 +156,30 @@ def test_where_there_is_no_line_it_is_said_what_the_job_does(
     assert tuple(capsys.readouterr()) == ("", told)
 
 
-def test_in_a_terminal_equal_lines_are_folded_and_a_pipe_gets_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_a_terminal_equal_lines_are_folded_and_a_pipe_gets_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended_job("warns", lines=("[rank 0]: warning",) * 50)
+    monkeypatch.setenv("NO_COLOR", "1")
     assert in_a_terminal("logs", "warns") == "[rank 0]: warning\n[rank 0]: ... 49 more like this\n"
     assert in_a_terminal("logs", "warns", "-f") == "[rank 0]: warning\n[rank 0]: ... 49 more like this\n"
     assert in_a_terminal("logs", "warns", "--full") == "[rank 0]: warning\n" * 50
     assert main(["logs", "warns", "--target", "local"]) == 0
     assert capsys.readouterr().out == "[rank 0]: warning\n" * 50
+
+
+def test_previous_lines_are_those_before_the_last_start(capsys: pytest.CaptureFixture[str]) -> None:
+    middle = datetime.fromisoformat("2026-01-01T00:00:00.5Z").timestamp()  # lines are a second apart
+    ended_job("again", lines=("[rank 0]: before", "[rank 0]: after"), report=Report(restarts=1, formed=middle))
+    assert _printed("again", "--previous", capsys=capsys) == ["[rank 0]: before"]
+    assert main(["logs", "job", "--previous", "--target", "local"]) == 102
+    assert "the ranks of job 'job' were not started again" in capsys.readouterr().err
+    assert main(["logs", "again", "--previous", "-f", "--target", "local"]) == 2
+
+
+def _printed(*words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert main(["logs", *words, "--target", "local"]) == 0
+    return capsys.readouterr().out.splitlines()
 
 
 def test_failed_ranks_are_those_of_all_rounds(capsys: pytest.CaptureFixture[str]) -> None:

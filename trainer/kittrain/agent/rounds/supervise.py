@@ -204,10 +204,11 @@ class Supervisor:
         if self._announced:
             return
         self._announced = True
+        ranks = f"{node.procs_per_node} {'rank' if node.procs_per_node == 1 else 'ranks'}"
         self._log(
             f"node {node.node_index} of {node.job.min_nodes}"
             + (f" to {node.job.max_nodes}" if node.job.max_nodes > node.job.min_nodes else "")
-            + f", {node.procs_per_node} rank(s) here, rendezvous at {node.run.rendezvous_host}:"
+            + f", {ranks} here, rendezvous at {node.run.rendezvous_host}:"
             f"{node.run.rendezvous_port}, interface {os.environ.get('GLOO_SOCKET_IFNAME', 'chosen by torch')}"
         )
         for warning in launch.warnings:
