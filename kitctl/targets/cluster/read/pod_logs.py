@@ -35,15 +35,14 @@ def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
         Unavailable: it broke ``TRIES`` times without a further line.
     """
     where, container, index = pod["metadata"], job_facts.container_name(pod), job_facts.node_index(pod) or 0
-    last, failures = "", 0
+    place, failures = _Place(), 0
     with suppress(NotFound):
         while failures < TRIES:
-            seen = last
             try:
-                for text in api.lines(where["namespace"], where["name"], container, **_since(seen)):
+                for text in api.lines(where["namespace"], where["name"], container, **place.since()):
                     line = parse(text, index)
-                    if not seen or line.time > seen:
-                        last, failures = line.time or last, 0
+                    if place.pass_by(line):
+                        failures = 0
                         yield line
             except Unavailable:
                 failures += 1
@@ -53,9 +52,27 @@ def pod_lines(api: Api, pod: Object) -> Iterator[Line]:
                 return
 
 
-def _since(seen: str) -> dict[str, str]:
-    """The query for a log from a line's time on: of whole seconds, so some lines arrive twice."""
-    return {"sinceTime": f"{seen[:19]}Z"} if seen else {}
+class _Place:
+    """How far a log was read. Several lines may have one time, so those of the last one are counted."""
+
+    def __init__(self) -> None:
+        self._time, self._count = "", 0
+        self._from, self._skipped = "", 0
+
+    def since(self) -> dict[str, str]:
+        """The query for the log from there on: of whole seconds, so some lines arrive twice."""
+        self._from, self._skipped = self._time, self._count
+        return {"sinceTime": f"{self._from[:19]}Z"} if self._from else {}
+
+    def pass_by(self, line: Line) -> bool:
+        """Whether a line is new; those that were read before are not."""
+        if self._from and (line.time < self._from or (line.time == self._from and self._skipped)):
+            self._skipped -= line.time == self._from
+            return False
+        if line.time:
+            self._count = self._count + 1 if line.time == self._time else 1
+            self._time = line.time
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +151,7 @@ class _Reader(threading.Thread):
         self._found = pod
         self._arriving = arriving
         self._last: Line | None = None
+        self._place = _Place()
         self.silent = False  # whether the pod's kubelet does not answer, for example on a node that is off
         self.whole = False  # whether the pod's whole log was read
 
@@ -149,12 +167,12 @@ class _Reader(threading.Thread):
 
     def _read(self) -> bool:
         """Read until the connection ends; returns whether the log has ended as well."""
-        seen = self._last.time if self._last else ""
+        since = self._place.since()
         try:
-            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **_since(seen)):
+            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **since):
                 line = parse(text, self._index)
                 self.silent = False
-                if line.time > seen:
+                if self._place.pass_by(line):
                     self._last = line
                     self._arriving.put(line)
             pod = self._api.find("Pod", self._namespace, self._pod)

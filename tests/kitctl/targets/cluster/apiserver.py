@@ -279,7 +279,7 @@ class Handler(BaseHTTPRequestHandler):
     def _execute(self, request: Request, key: Key, sub: str | None) -> tuple[int, Body]:
         store, dry_run = self.server.store, "dryRun" in request.query
         if sub == "log":
-            since = request.query.get("sinceTime", "")
+            since = request.query.get("sinceTime", "").removesuffix("Z")  # of whole seconds; lines have fractions
             lines = self.server.logs.get(key.name, [])
             return 200, "".join(f"{line}\n" for line in lines if line >= since)
         match request.method:

@@ -17,6 +17,7 @@ from kitctl.kinds.indexed_job import INDEX
 from kitctl.state import logs
 from kitctl.state.logs import Line
 from kitctl.targets.cluster.log_copies import LogCopies
+from kitctl.targets.cluster.read import pod_logs
 from kitctl.targets.cluster.read.agent_runs import ReadLog, count_missing
 from kitctl.targets.cluster.read.pod_logs import Source, follow, lines
 from kitjob import document, variables
@@ -129,6 +130,42 @@ def test_follow_reads_the_copy_of_a_pod_that_is_deleted_meanwhile(job: Job, kit:
     texts = [line.text for batch in follow(kit.target().api, job.source(ends=3)) for line in batch]
     assert sorted(texts[:4]) == ["again", "last?", "two", "zero"]
     assert texts[4:] == ["one", "three", "why it failed"]
+
+
+MANY = [f"line {number}" for number in range(3000)]
+
+
+@pytest.fixture
+def talkative(server: ApiServer, tmp_path: Path) -> Job:
+    """A job whose one pod logs many lines, most of them at the same time as others."""
+    job = Job(server, tmp_path)
+    job.pod("run-0-a", 0, 1)
+    server.logs["run-0-a"] = [at(1.5 + (number // 1000) / 1e6, text) for number, text in enumerate(MANY)]
+    return job
+
+
+AWAY = {"kind": "Status", "message": "the server was unable to return a response in time"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [{"lost": "halfway"}],
+        [{"lost": "halfway"}, {"lost": "before"}, {"lost": "halfway"}],
+        [{"answer": (504, AWAY)}, {"lost": "halfway"}, {"answer": (500, AWAY)}],
+    ],
+    ids=["cut", "cut twice", "time-outs"],
+)
+def test_a_followed_log_that_breaks_loses_and_repeats_no_line(
+    faults: list[dict[str, Any]], talkative: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_logs, "POLL_SECONDS", 0.05)
+    for fault in faults:
+        talkative.server.plan("GET .*/pods/run-0-a/log", **fault)
+    api = kit.target().api
+    texts = [line.text for batch in follow(api, talkative.source(ends=60)) for line in batch]
+    assert texts == MANY
+    assert not [one for one in talkative.server.faults if one.times], "all faults were met"
 
 
 def test_follow_waits_for_the_last_lines_of_a_job_that_has_ended(job: Job, kit: Kit) -> None:
