@@ -19,6 +19,7 @@ from kitctl.state.why import explain
 from kitjob import history as tool
 from kitjob import job_keys, pod_section, report, sections, timeline
 from kitjob import stacks as asked
+from kitjob import usage as used
 from kitjob.fields import BYTES, RESOURCES_IN_BYTES
 from kitjob.record import camel
 
@@ -44,7 +45,16 @@ def json_schema() -> Schema:
 
 def output_schema() -> Schema:
     """The schema of every object that ``-o json`` prints. All keys are required: the output leaves none out."""
-    from kitctl.output import base, history, jobs, logs, past, reports, stacks  # noqa: PLC0415 - only the documentation needs it
+    from kitctl.output import (  # noqa: PLC0415 - only the documentation needs it
+        base,
+        history,
+        jobs,
+        logs,
+        past,
+        reports,
+        stacks,
+        usage,
+    )
     from kitctl.output.documents import DOCUMENTS  # noqa: PLC0415 - likewise
 
     schema = _described(
@@ -67,6 +77,8 @@ def output_schema() -> Schema:
             history,
             asked,
             stacks,
+            used,
+            usage,
         ),
     )
     for definition in schema["$defs"].values():
