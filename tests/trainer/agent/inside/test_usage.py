@@ -73,9 +73,9 @@ def test_a_rank_has_the_gpu_of_its_local_rank(env: dict[str, str], expected: int
     with subprocess.Popen(["/bin/sleep", "600"], env=rest | env) as process:
         while not Path(f"/proc/{process.pid}/environ").read_bytes():
             time.sleep(0.01)  # it has not become the other program
-        found = gpu_of(process.pid, [GPU, GPU._replace(index=1, uuid="GPU-b")])
+        found = gpu_of(process.pid, [GPU, GPU._replace(number=1, uuid="GPU-b")])
         process.kill()
-    assert (found.index if found else None) == expected
+    assert (found.number if found else None) == expected
 
 
 def test_the_module_prints_what_kitctl_reads() -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kitjob import typed
 from kitjob.usage import NodeUse, RankUsage
@@ -33,7 +33,7 @@ MIB: Final = 1 << 20
 class Gpu(NamedTuple):
     """A GPU of the node; None: not known."""
 
-    index: int
+    number: int
     uuid: str
     busy: float | None
     memory: int | None
@@ -80,10 +80,10 @@ def _grown(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     return sum(max(spent - before.get(pid, 0.0), 0.0) for pid, spent in after.items())
 
 
-def _of(gpu: Gpu | None) -> dict[str, float | int | None]:
+def _of(gpu: Gpu | None) -> dict[str, Any]:
     if gpu is None:
         return {}
-    return {"gpu": gpu.index, "gpu_busy": gpu.busy, "gpu_memory": gpu.memory, "gpu_total": gpu.total}
+    return {"gpu": gpu.number, "gpu_busy": gpu.busy, "gpu_memory": gpu.memory, "gpu_total": gpu.total}
 
 
 def _cpu(leaders: Iterable[int]) -> dict[int, dict[int, float]]:
@@ -170,7 +170,7 @@ def gpu_of(pid: int, found: Sequence[Gpu]) -> Gpu | None:
         return None
     env = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
     seen = [one.strip() for one in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
-    by_name = {name: gpu for gpu in found for name in (str(gpu.index), gpu.uuid)}
+    by_name = {name: gpu for gpu in found for name in (str(gpu.number), gpu.uuid)}
     chosen = [by_name[one] for one in seen if one in by_name] if "CUDA_VISIBLE_DEVICES" in env else [*found]
     place = env.get("LOCAL_RANK", "0")
     return chosen[int(place)] if place.isdecimal() and int(place) < len(chosen) else None
