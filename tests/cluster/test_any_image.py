@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,7 +13,7 @@ from kitctl.code import trainer_package
 from kitjob.names import DEFAULT_IMAGE
 from tests.charts.helm import CHART
 from tests.cluster.commands import kitctl, status, until_status
-from tests.cluster.kind.images import OPERATOR_IMAGE, pushed
+from tests.cluster.kind.images import lacking, pushed
 from tests.cluster.kind.settings import TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kubectl import apply, get, kubectl, until
 from tests.cluster.test_chart import run_helm
@@ -27,15 +28,37 @@ def config_maps(namespace: str) -> set[str]:
     return {one["metadata"]["name"] for one in get(namespace, "configmaps")["items"]} - {"kube-root-ca.crt"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_digits_in_an_image_with_torch_alone(namespace: str, kind: str) -> None:
+# What images are, and what a job is told there.
+UNFIT: Final = {
+    "no-torch": "the image has no torch for its Python ",
+    "old-torch": "the image's torch is 2.5.1, and 2.6 or later is needed: choose a newer image",
+    "broken-torch": "the image's torch cannot be imported: ",
+    "no-numpy": "the image has no numpy: add it to the image, or to a file that --requirements names",
+    "processors": " is for processors only, and each node has 1 GPUs: choose an image with CUDA, or --backend gloo",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "what"),
+    [
+        ("IndexedJob", ""),
+        ("PyTorchJob", ""),
+        ("JobSet", ""),
+        ("TrainJob", ""),
+        ("IndexedJob", "no-shell"),
+        ("IndexedJob", "older-trainer"),
+    ],
+)
+def test_digits_in_an_image_with_torch_alone(namespace: str, kind: str, what: str) -> None:
     """As any user, with a read-only root, under the profile `restricted`, without an init."""
-    job = ("--name", "run", "-n", namespace, "--kind", kind, "--image", pushed(TORCH_IMAGE), "--nodes", "2")
+    image = lacking(what) if what else pushed(TORCH_IMAGE)
+    job = ("--name", "run", "-n", namespace, "--kind", kind, "--image", image, "--nodes", "2")
     kitctl("submit", *job, "--set", "security.runAsUser=65534", *DIGITS)
     (shared,) = (name for name in config_maps(namespace) if name.startswith("kittrain-"))
     assert get(namespace, "configmap", shared)["immutable"]
     done = until_status("run", namespace, lambda state: state["phase"] not in {"Pending", "Starting", "Running"})
     assert done["phase"] == "Succeeded", done
+    assert "whole" in kitctl("snapshots", "list", "run", "-n", namespace)  # a helper pod of the same image
     kitctl("delete", "run", "-n", namespace, "-y")
     until(lambda: not config_maps(namespace))
 
@@ -60,10 +83,40 @@ def test_the_default_image_trains(namespace: str) -> None:
     assert status("run", namespace)["phase"] == "Succeeded"
 
 
-def test_an_image_without_python_is_told(namespace: str) -> None:
-    kitctl("submit", "--name", "run", "-n", namespace, "--image", pushed(OPERATOR_IMAGE), *DIGITS)
-    told = "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)"
+@pytest.mark.parametrize(
+    ("image", "told"),
+    [
+        ("no-python", "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)"),
+        ("other-processor", "the image is for processors of another kind than the node's (choose one for both, or "),
+    ],
+)
+def test_an_image_in_which_nothing_starts_is_told(namespace: str, image: str, told: str) -> None:
+    kitctl("submit", "--name", "run", "-n", namespace, "--image", lacking(image), *DIGITS)
     until_status("run", namespace, lambda state: told in state["reason"])
+
+
+@pytest.mark.usefixtures("gpus")
+def test_each_unfit_image_ends_its_job_in_one_line(namespace: str) -> None:
+    for what, told in UNFIT.items():
+        gpus = ("--gpus-per-node", "1") if what == "processors" else ()
+        ends_at_once(what, namespace, told, "--image", lacking(what), *gpus)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unfit_image_ends_a_job_of_each_kind(namespace: str, kind: str) -> None:
+    ends_at_once("run", namespace, UNFIT["no-torch"], "--image", lacking("no-torch"), "--kind", kind)
+
+
+def ends_at_once(name: str, namespace: str, told: str, *options: str) -> None:
+    """A job fails with its first pod, and submit and status name the cause in the same line."""
+    output = kitctl("submit", "--name", name, "-n", namespace, *options, "--wait", *DIGITS, exit_code=100)
+    state = status(name, namespace)
+    assert (state["phase"], told in state["reason"], told in output) == ("Failed", True, True), (state, output)
+    assert state["reason"] in output
+    assert "\n" not in state["reason"]
+    pods = get(namespace, "pods", "-l", f"{names.LABEL_INSTANCE}={name}")["items"]
+    assert len(pods) <= 1, "it was tried again"
+    assert all(one["restartCount"] == 0 for pod in pods for one in pod["status"]["containerStatuses"])
 
 
 @pytest.mark.parametrize(("trainer", "init"), [("image", "tini"), ("travels", "kit-supervisor")])

@@ -215,6 +215,15 @@ def torch_cpu() -> None:
     build("torch-cpu", TORCH_IMAGE, Path("/etc/ssl/certs/ca-certificates.crt"))
 
 
+@cache
+def lacking(what: str) -> str:
+    """An image of ``lacking.Dockerfile``, by its digest: built and pushed when a test asks for it."""
+    tag = f"{REGISTRY}/kitctl/lacking:{what}"
+    build("lacking", tag, target=what, BASE=TORCH_IMAGE)
+    push(tag)
+    return pushed(tag)
+
+
 def push(image: str) -> None:
     """Push an image to the registry; only new layers are transferred."""
     run("docker", "push", "-q", image)
