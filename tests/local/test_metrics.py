@@ -77,7 +77,7 @@ def test_a_job_that_recovers_tells_what_it_cost(kit: Kit) -> None:
     assert first["data_wait_seconds_total"] > 0
     (pid,) = {int(child) for child in children(kit.agent("measured", 1)) if "kit-rank" in comm(child)}
     os.kill(pid, signal.SIGKILL)
-    after = until(lambda: samples(port), lambda found: found.get("recoveries_total", 0) >= 1)
+    after = until(lambda: samples(port), lambda found: found.get("recoveries_total", 0) >= 1 and "loss" in found)
     assert after["faults_total"] == 1
     assert after["recovery_seconds_total/start"] > 0
     assert after["badput_seconds_total/recovery"] > 0
