@@ -29,6 +29,11 @@ def echo(text: str, *, nl: bool = True) -> None:
     click.echo(printable.text(text), nl=nl)
 
 
+def clear() -> None:
+    """Begin at the top of an empty screen."""
+    click.echo("\x1b[H\x1b[J", nl=False)
+
+
 def echo_log(line: str, *, err: bool = False) -> None:
     """Print a line of a rank's log; in a terminal without codes that could control it."""
     terminal = (sys.stderr if err else sys.stdout).isatty()

@@ -26,7 +26,6 @@ Examples:
   kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
   kitctl logs digits --failed              # the ranks that have failed
   kitctl logs digits --previous            # what came before the last restart
-  kitctl logs digits --full                # in a terminal, also equal lines and torch's frames
   kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
   kitctl logs digits --since 10m --include 'loss|accuracy'
   kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
@@ -41,13 +40,13 @@ _INDEX = click.IntRange(min=0)
 @option("-f", "--follow", group="Output", is_flag=True, help="Stream until the job ends.")
 @member_option("--rank", "ranks", group="Filter", multiple=True, help="Only this rank (repeatable).")
 @member_option("--node", "nodes", group="Filter", multiple=True, help="Only this node (repeatable).")
-@option("--failed", group="Filter", is_flag=True, help="Only ranks that have failed, those of earlier rounds included.")
-@option("--previous", group="Filter", is_flag=True, help="Only lines from before the ranks were last started again.")
+@option("--failed", group="Filter", is_flag=True, help="Only ranks that have failed, also before a restart.")
+@option("--previous", group="Filter", is_flag=True, help="Only lines from before the last restart.")
 @option("--tail", group="Filter", type=_INDEX, metavar="N", default_text="all", help="Only the last N lines.")
 @option("--since", group="Filter", metavar="TIME", help="Only lines of the last TIME, as in 90s or 10m.")
 @option("--since-time", group="Filter", metavar="RFC3339", help="Only lines since this time.")
 @option("--timestamps", group="Output", is_flag=True, help="Begin each line with its time (UTC).")
-@option("--full", group="Output", is_flag=True, help="In a terminal, do not fold equal lines and frames of libraries.")
+@option("--full", group="Output", is_flag=True, help="In a terminal: fold no lines or frames.")
 @output_option("json")
 @option("--include", group="Filter", metavar="REGEX", help="Only lines matching REGEX.")
 @option("--exclude", group="Filter", metavar="REGEX", help="No lines matching REGEX.")

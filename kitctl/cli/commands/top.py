@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kitctl.cli.command import Command, option, output_option
-from kitctl.cli.common import echo, echo_json, look
+from kitctl.cli.common import clear, echo, echo_json, look
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
     from kitctl.api.job import Job
 
 PAUSE: Final = 1.0  # seconds from one look to the next, which takes a second itself
-CLEAR: Final = "\x1b[H\x1b[J"
 
 EPILOG = """\b
 CPU is in cores: 1.00 is one core that is always busy. Each look takes a second.
@@ -51,5 +50,5 @@ def _show(job: Job, output: str | None, *, watch: bool) -> None:
         return
     width = look().width
     if watch and width:
-        click.echo(CLEAR, nl=False)
+        clear()
     echo("\n".join(view.page(found, width)))

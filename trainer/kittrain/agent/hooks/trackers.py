@@ -26,7 +26,7 @@ from kittrain.system.imports import after_import
 FILE: Final = "trackers.json"
 WANDB_SET: Final = ("WANDB_RUN_ID", "WANDB_RESUME", "WANDB_SWEEP_ID")  # variables by which a user chooses the run
 PARENT: Final = "mlflow.parentRunId"  # the tag of a run within another one
-MARKED: Final = "_kittrain_marked"  # of a writer of events
+MARKED: Final = "kittrain_marked"  # of a writer of events
 CHANGED: Final = "Changing param values is not allowed"  # MLflow's words, of a parameter with another value
 
 

@@ -63,7 +63,8 @@ def write(families: Iterable[Family], *, openmetrics: bool) -> str:
 def _lines(family: Family, *, openmetrics: bool) -> Iterator[str]:
     if not (family.values or family.histogram):
         return
-    suffix = {"counter": "_total", "info": "_info"}.get(family.kind, "")
+    ending = {"counter": "total", "info": "info"}.get(family.kind)
+    suffix = f"_{ending}" if ending else ""
     name = family.name if openmetrics else family.name + suffix  # the older format has no name without the suffix
     kind = "gauge" if family.kind == "info" and not openmetrics else family.kind
     yield f"# HELP {name} {_escaped(family.help)}"

@@ -226,8 +226,8 @@ class Supervisor:
 
 def backends() -> set[str]:
     """The backends of collectives that this torch is built with."""
-    names = ("gloo", "nccl", "mpi", "ucc", "xccl")
-    return {name for name in names if getattr(torch.distributed, f"is_{name}_available", bool)()}
+    names = ("is_gloo_available", "is_nccl_available", "is_mpi_available", "is_ucc_available", "is_xccl_available")
+    return {name.split("_")[1] for name in names if getattr(torch.distributed, name, bool)()}
 
 
 def may_have_accelerator() -> bool:
