@@ -6,6 +6,7 @@ for each step that it begins. Snapshots and evaluations are EVERY so many steps.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -22,6 +23,8 @@ records, steps, every = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
 def main() -> None:
     begun = time.time_ns()
+    if any(records.glob(f"rank-{os.environ['RANK']}-*")):  # started again: a recovery that is long beside what a busy
+        time.sleep(3.0)  # machine adds
     with join(seed=1) as world, (records / f"rank-{world.rank}-{begun}").open("a") as file:
 
         def lose(what: str, seconds: float) -> None:
