@@ -74,6 +74,7 @@ def test_a_rank_that_leaves_early_uses_up_the_restarts(
         assert "same number of steps" in end["fix"]
         assert len(re.findall(REASON.format(leaver) + r", restart \d of 2", job.everything())) == 2
         assert all(job.end(index)["reason"] == end["reason"] for index in range(nodes))
+        assert job.report()["restarts"] == 2  # the third round was given up as it formed
         causes = [one["cause"] for one in job.report()["failures"]]
         assert all(re.fullmatch(REASON.format(leaver).partition(" ")[2].partition(" ")[2], cause) for cause in causes)
         assert len(causes) >= 2

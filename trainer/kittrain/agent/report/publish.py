@@ -53,6 +53,7 @@ class Reporter:
         self._ranks = (0, -1)
         self.departures = Departures()  # of the last round
         self.departed: Failure | None = None  # if one of this node's ranks ended it by leaving
+        self._left: Failure | None = None  # the same, of any node's ranks
         self.script_steps = 0  # as ``Ranks.script_steps``, of the last round
         self._failures = FailureLog(node.node_index)
         self.recovery = RecoveryClock()
@@ -139,6 +140,7 @@ class Reporter:
 
     def _explain(self, departed: Failure | None) -> None:
         """Take which rank ended the last round by leaving; ``departures`` are still those of that round."""
+        self._left = departed
         self.departed = departed if departed and self.departures.is_first(departed.rank) else None
         if departed:
             self.recovery.explain(f"rank {departed.rank} {departed.error}")
@@ -178,6 +180,16 @@ class Reporter:
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
             self._report = replace(self._report, forming=True)
+            self._changed.set()
+
+    def ended(self, failure: Failure | None) -> None:
+        """Report that the job has ended by this failure. A round that was given up as it formed is no restart."""
+        if failure is None or failure != self._left:
+            return
+        self._left = None
+        self._restarts -= 1
+        if self._report:
+            self._report = replace(self._report, restarts=self._restarts)
             self._changed.set()
 
     def observe(

@@ -94,9 +94,11 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
+            self._reporter.ended(ending.failure)
             if ending.outcome == "fatal":
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
+            self._reporter.ended(error.ending.failure)
             return error.ending
         else:
             return ending
