@@ -496,7 +496,7 @@ def _lay(spans: Iterable[_Span], begin: float, end: float, totals: dict[Kind, fl
             continue
         whole = sum(span.kinds.values())
         for kind, weight in span.kinds.items():
-            totals[kind] += (stop - start) * weight / whole if whole else 0.0
+            totals[kind] += (stop - start) * (weight / whole) if whole else 0.0
         unknown += 0.0 if whole else stop - start
         at = stop
     unknown += max(end - at, 0.0) + 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kitctl.state import goodput, history
@@ -268,7 +268,11 @@ attempts_of_any_kind = st.lists(
 queues = st.fixed_dictionaries({"queued": st.booleans(), "admitted": st.none() | times})
 
 
+TINY = Row(time=2.0, seconds=1.5, phases={"BACKWARD": 5e-324})  # a product with it is rounded to a multiple of it
+
+
 @given(st.lists(writer_logs, max_size=5), attempts_of_any_kind, queues)
+@example([[Writer(node=0, id="0", time=0.0), AgentState(time=0.0, state="ranks"), TINY]], [], {"queued": False})
 def test_whatever_the_history_the_buckets_add_up(
     logs: list[list[Line]], attempts: list[Attempt], queue: dict[str, Any]
 ) -> None:
