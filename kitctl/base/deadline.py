@@ -14,7 +14,7 @@ def within(seconds: float, call: Callable[[], T]) -> T:
     """The result of a call that may take so many seconds.
 
     Raises:
-        TimeoutError: it takes longer. It goes on in a thread that ends with the process; its result is dropped.
+        TimeoutError: it takes longer. It continues in a thread that ends with the process; its result is dropped.
     """
     results: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 

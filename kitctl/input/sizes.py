@@ -47,7 +47,8 @@ def _divide(name: str, ranks: str, known: Mapping[str, Any]) -> dict[str, Any]:
     other = "procsPerNode" if "procsPerNode" in known and "nodes" not in known else "nodes"
     count = known.get(other, 1)
     if not ranks.isdecimal() or not isinstance(count, int) or not count or int(ranks) % count:
-        what = f"{name}: {ranks} ranks are not the same number for each of {count} nodes"
+        given = "1 rank is" if ranks == "1" else f"{ranks} ranks are"
+        what = f"{name}: {given} not the same number for each of {count} nodes"
         raise UsageError(what, fix=f"give both numbers, as in {EXAMPLE}")
     return {other: count, "procsPerNode" if other == "nodes" else "nodes": int(ranks) // count}
 

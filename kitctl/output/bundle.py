@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kitctl.base.quantity import format_bytes
+from kitctl.base.quantity import format_bytes, pluralize
 from kitctl.base.redaction import Redactor
 from kitctl.output import documents
 from kitctl.output.view import report
@@ -95,7 +95,7 @@ def listing(found: Sequence[tuple[str, bytes]]) -> list[str]:
     """A line per file with its size."""
     rows = [[path, format_bytes(len(content))] for path, content in found]
     whole = sum(len(content) for _, content in found)
-    return columns(("FILE", "SIZE"), [*rows, [f"{len(found)} files", format_bytes(whole)]])
+    return columns(("FILE", "SIZE"), [*rows, [pluralize(len(found), "file"), format_bytes(whole)]])
 
 
 def archive(name: str, found: Sequence[tuple[str, bytes]], *, time: float) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Problem
+from kitctl.base.quantity import pluralize
 from kitctl.spec import limits, pod_rules
 from kitjob import variables
 
@@ -71,10 +72,10 @@ def _procs(spec: JobKeys) -> Iterator[Problem]:
     elif spec.elastic:
         yield Problem.of(field, "a number for each node needs a fixed number of nodes", "give one number, or nodes: N")
     elif len(ranks) != spec.max_nodes:
-        what = f"{spec.procs_per_node} are for {len(ranks)} nodes, and there are {spec.max_nodes}"
+        what = f"{spec.procs_per_node} are for {pluralize(len(ranks), 'node')}, not for {spec.max_nodes}"
         yield Problem.of(field, what, "give a number for each node, or one for all")
     if 0 < spec.gpus_per_node < max(ranks):
-        what = f"{max(ranks)} ranks are more than {spec.gpus_per_node} GPUs"
+        what = f"{max(ranks)} ranks are more than {pluralize(spec.gpus_per_node, 'GPU')}"
         yield Problem.of(field, what, f"give at most {spec.gpus_per_node} for each node")
 
 

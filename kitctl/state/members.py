@@ -61,7 +61,7 @@ def of(job: JobFacts) -> Members:
 
 
 def _most(job: JobFacts) -> Members:
-    """Those, and of an elastic job that goes on those that it may get."""
+    """Those, and of an elastic job that continues those that it may get."""
     now = of(job)
     if not job.report or not now.ranks or derive(job).phase in TERMINAL_PHASES:
         return now

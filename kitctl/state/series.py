@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from kitctl.base.quantity import duration, format_bytes, significant
+from kitctl.base.quantity import duration, format_bytes, pluralize, significant
 from kitctl.base.redaction import Redactor
 from kitctl.state import history
 from kitctl.state.history import JobHistory
@@ -248,7 +248,7 @@ def _marks(job: JobHistory, rows: Sequence[Row], events: Sequence[Event], by: By
         end = None if after is None or by == "step" else x(after)
         text = {
             "fault": one.cause or "fault",
-            "resized": one.cause or f"{one.world} ranks",
+            "resized": one.cause or pluralize(one.world, "rank"),
             "snapshot": f"step {one.step}" if one.step is not None else "snapshot",
         }[one.what]
         yield Mark(at, one.what, text, end)

@@ -49,6 +49,7 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"nodes": "2:3", "procsPerNode": "2,4"},
         {"nodes": 3, "procsPerNode": "2,4"},
         {"nodes": 2, "procsPerNode": "2,4", "gpusPerNode": 2},
+        {"nodes": 2, "procsPerNode": "2,4", "gpusPerNode": 1},
         {"resources": {"requests": {"amd.com/gpu": "1"}}, "gpuResource": "amd.com/gpu"},
         {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
         {"backend": "nccl"},

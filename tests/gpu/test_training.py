@@ -65,7 +65,7 @@ def test_a_gpu_may_be_selected_by_its_uuid(job, name):
 def test_an_invisible_gpu_is_an_error(job):
     made = job(CUDA_VISIBLE_DEVICES="-1", KIT_BACKEND="")
     assert made.wait(0) == 78, made.everything()
-    assert "1 GPUs requested, but 0 visible to torch" in made.end(0)["reason"]
+    assert "1 GPU requested, but 0 visible to torch" in made.end(0)["reason"]
 
 
 def test_a_batch_that_is_copied_behind_the_work_of_the_gpu_is_complete():

@@ -1,6 +1,6 @@
 """What older versions accepted in a job, written as this one accepts it. Pure.
 
-A time was of seconds, and memory of bytes, if it had no unit. A job that was submitted so goes on, and can be
+A time was of seconds, and memory of bytes, if it had no unit. A job that was submitted so continues, and can be
 restarted; what a user writes now must have a unit. Why: decision 35.
 """
 

@@ -51,10 +51,10 @@ procsPerNode: a spare needs as many ranks as the node that it replaces; fix: giv
 {{- else if ne (int64 $job.minNodes) (int64 $job.maxNodes) }}
 procsPerNode: a number for each node needs a fixed number of nodes; fix: give one number, or nodes: N
 {{- else if ne (len .) (int $job.maxNodes) }}
-procsPerNode: {{ $.Values.procsPerNode }} are for {{ len . }} nodes, and there are {{ $job.maxNodes }}; fix: give a number for each node, or one for all
+procsPerNode: {{ $.Values.procsPerNode }} are for {{ len . }} nodes, not for {{ $job.maxNodes }}; fix: give a number for each node, or one for all
 {{- end }}
 {{- if and $gpus (gt (int64 $job.ranksPerNode) $gpus) }}
-procsPerNode: {{ $job.ranksPerNode }} ranks are more than {{ $gpus }} GPUs; fix: give at most {{ $gpus }} for each node
+procsPerNode: {{ $job.ranksPerNode }} ranks are more than {{ $gpus }} GPU{{ ne (int $gpus) 1 | ternary "s" "" }}; fix: give at most {{ $gpus }} for each node
 {{- end }}
 {{- end }}
 {{- end }}
@@ -251,6 +251,6 @@ send: a chart cannot read the files; fix: add --set-file 'sources.PATH=FILE' for
 {{- $live := include "training-job.live" . | fromJson }}
 {{- $digest := include "training-job.podDigest" . }}
 {{- if ne $digest (dig "metadata" "annotations" "kitctl.dev/pod-digest" $digest $live) }}
-{{ .Release.Name }}: its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall --wait --cascade foreground -n {{ .Release.Namespace }} {{ .Release.Name }}, then helm install it with resume: true to go on from its snapshots
+{{ .Release.Name }}: its pods would change, and those of a job that is there cannot (scale can); fix: helm uninstall --wait --cascade foreground -n {{ .Release.Namespace }} {{ .Release.Name }}, then helm install it with resume: true to continue from its snapshots
 {{- end }}
 {{- end }}

@@ -40,7 +40,7 @@ Examples:
 )
 @output_option("json")
 def command(job: Job, ranks: tuple[int, ...], full: bool, output: str | None) -> None:
-    """Show the Python stack of each rank, also while they hang; the ranks go on."""
+    """Show the Python stack of each rank, also while they hang; the ranks continue."""
     from kitctl.output import documents
     from kitctl.output.view import stacks as view
 

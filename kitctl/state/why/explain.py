@@ -51,7 +51,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     """What to do about it. Empty: unknown."""
     go_on: str
-    """The command that continues the job, once that is done. Empty: it goes on by itself."""
+    """The command that continues the job, once that is done. Empty: it continues by itself."""
     fact: str
     """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
     evidence: tuple[str, ...]

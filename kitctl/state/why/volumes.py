@@ -12,12 +12,12 @@ VOLUMES: Final = Family(
         Rule(
             r'FailedMount\b.*?(configmap|secret) "([^"]+)" not found',
             "the {0} {1}, which a volume of the job names, does not exist",
-            "create it in the job's namespace: the pods go on by themselves",
+            "create it in the job's namespace: the pods continue by themselves",
         ),
         Rule(
             r'CreateContainerConfigError\b.*?(configmap|secret) "([^"]+)" not found',
             "the {0} {1}, which a variable of the job names, does not exist",
-            "create it in the job's namespace: the pods go on by themselves",
+            "create it in the job's namespace: the pods continue by themselves",
         ),
         Rule(
             r"FailedAttachVolume|Multi-Attach error",

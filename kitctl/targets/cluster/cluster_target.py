@@ -155,7 +155,7 @@ class ClusterTarget:
         check_scale(name, nodes, low=int(low), high=int(high or low))
         run_control.check_open(job)
         if kind.fixed_size:
-            fix = "submit it with --replace --resume and other --nodes: it goes on from its last snapshot"
+            fix = "submit it with --replace --resume and other --nodes: it continues from its last snapshot"
             raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
         settings = documents.read_settings(job_facts.plain_environment(job))
         run_control.scale(self.api, job, settings.started(nodes))

@@ -238,14 +238,16 @@ def _crowded(spec: JobSpec) -> str:
     ranks, cores = spec.max_ranks, os.cpu_count() or 1
     if spec.gpus_per_node or ranks <= MANY_RANKS * cores:
         return ""
-    return f"{ranks} ranks share {cores} cores of this machine; fewer of them (--nodes, --procs-per-node) train faster"
+    shared = f"{ranks} ranks share {pluralize(cores, 'core')} of this machine"
+    return f"{shared}; fewer of them (--nodes, --procs-per-node) train faster"
 
 
 def _processors(spec: JobSpec) -> str:
     ranks, cores = spec.max_ranks, os.cpu_count() or 1
     if ranks > cores and not spec.gpus_per_node:
-        raise CheckWarning(f"{ranks} ranks share {cores} cores", fix="fewer ranks train faster here; fine for a test")
-    return f"{cores} for {ranks} ranks"
+        what = f"{ranks} ranks share {pluralize(cores, 'core')}"
+        raise CheckWarning(what, fix="fewer ranks train faster here; fine for a test")
+    return f"{cores} for {pluralize(ranks, 'rank')}"
 
 
 def _loopback() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kitctl.base.quantity import pluralize
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.records import Desired, Exited, Result, Started
 from kitjob.durations import seconds
@@ -95,8 +96,9 @@ def _failure(spec: JobSpec, desired: Desired, nodes: list[Observed], age: float)
         return _failed("DeadlineExceeded", f"ran longer than {spec.policy.deadline}")
     if sum(node.losses for node in nodes) > spec.policy.backoff_limit:
         last = max(nodes, key=lambda node: node.ended if node.losses else 0.0)
-        what = f"more than {spec.policy.backoff_limit} nodes were lost; the last, node {last.index}, {describe(last)}"
-        return _failed("BackoffLimitExceeded", what)
+        limit = spec.policy.backoff_limit
+        lost = f"{pluralize(limit, 'node')} {'was' if limit == 1 else 'were'} lost"
+        return _failed("BackoffLimitExceeded", f"more than {lost}; the last, node {last.index}, {describe(last)}")
     return None
 
 

@@ -175,7 +175,7 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ),
         (
             {"nodes": 3, "procs_per_node": "2,4"},
-            "procsPerNode: 2,4 are for 2 nodes, and there are 3; fix: ",
+            "procsPerNode: 2,4 are for 2 nodes, not for 3; fix: ",
         ),
         (
             {"nodes": 2, "procs_per_node": "2,4", "gpus_per_node": 2},

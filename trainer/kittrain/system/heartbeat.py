@@ -92,7 +92,7 @@ class HeartbeatWriter:
 
 
 class ScriptWriter:
-    """The hooks' side, in any script: its optimizer steps, its process group, and what it goes on from.
+    """The hooks' side, in any script: its optimizer steps, its process group, and what it resumed from.
 
     Optimizers that take turns, as those of a GAN do, count once: a step ends when one of them is called again.
     """

@@ -12,7 +12,7 @@ from typing import Final
 from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, UnsupportedError, UsageError
-from kitctl.base.quantity import format_bytes
+from kitctl.base.quantity import format_bytes, pluralize
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
@@ -93,7 +93,9 @@ def _sent(api: Api, submission: Submission, field: str) -> str:
         return "none is sent"
     code_sending.check(api, submission.spec, folder)
     where = "the claim" if folder.archive is None else "a ConfigMap"
-    return f"{len(folder.tree.files)} files ({format_bytes(folder.tree.size)}) fit into {where}"
+    count = len(folder.tree.files)
+    fit = "fits" if count == 1 else "fit"
+    return f"{pluralize(count, 'file')} ({format_bytes(folder.tree.size)}) {fit} into {where}"
 
 
 def _operator(api: Api, spec: JobSpec) -> str:
@@ -160,7 +162,7 @@ def _image(api: Api, spec: JobSpec) -> str:
     nodes = [node for page in api.pages("Node", preflight.NODES_A_PAGE) for node in page]
     having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images", []))]
     if having:
-        return f"{image}{source} is on {len(having)} of {len(nodes)} nodes"
+        return f"{image}{source} is on {len(having)} of {pluralize(len(nodes), 'node')}"
     return f"{image}{source} is on no node yet; whether it can be pulled is not known before the first start"
 
 

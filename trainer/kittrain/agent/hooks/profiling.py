@@ -50,7 +50,7 @@ def _begin(heartbeat: Path) -> None:
             _Profiling(heartbeat, steps, optimizers)
         else:
             _fail(heartbeat, RuntimeError("the script has not imported torch"))
-    except Exception as error:  # noqa: BLE001  whatever it is, the script goes on
+    except Exception as error:  # noqa: BLE001  whatever it is, the script continues
         _fail(heartbeat, error)
 
 

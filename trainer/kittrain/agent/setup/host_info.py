@@ -59,9 +59,10 @@ def check_gpus(node: NodeEnv, *, visible: int) -> None:
         HostError: ``visible``, torch's count, is less than requested.
     """
     if node.backend != "gloo" and visible < node.job.gpus_per_node:
+        requested = f"{node.job.gpus_per_node} GPU{'s' if node.job.gpus_per_node > 1 else ''} requested"
         raise HostError(
-            f"{node.job.gpus_per_node} GPUs requested, but {visible} visible to torch: check the driver, the device "
-            "plugin, the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` runs without GPUs"
+            f"{requested}, but {visible} visible to torch: check the driver, the device plugin, "
+            "the image's torch build and CUDA_VISIBLE_DEVICES; only `backend: gloo` runs without GPUs"
         )
 
 
