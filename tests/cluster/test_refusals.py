@@ -84,8 +84,13 @@ def test_an_image_that_cannot_be_pulled_and_gpus_that_no_node_has(namespace: str
 
 
 def test_a_quota_that_is_too_small_for_the_pods(namespace: str) -> None:
-    kubectl("create", "quota", "small", "-n", namespace, "--hard=pods=0")
+    kubectl("create", "quota", "small", "-n", namespace, "--hard=pods=1")
     until(lambda: get(namespace, "quota", "small").get("status"))
+    output = kitctl("submit", *job("large", namespace, *NO_CLAIM, "--nodes", "2"), exit_code=2)
+    assert "quota 'small' of namespace" in output
+    assert left(namespace) == set()
+    kitctl("submit", *job("other", namespace, *IDLE))
+    until(lambda: get(namespace, "quota", "small")["status"].get("used", {}).get("pods") == "1")
     output = kitctl("submit", *job("run", namespace, *NO_CLAIM))
     assert "its pods wait until there is room for them: Pod: " in output
     until_status("run", namespace, lambda state: "exceeded quota: small" in state["reason"])
@@ -133,7 +138,7 @@ def test_pods_that_break_the_security_profile(namespace: str) -> None:
     words = job("run", namespace, *NO_CLAIM, "--set", "security.profile=none")
     output = kitctl("submit", *words, exit_code=2)
     assert "violates PodSecurity" in output
-    assert "fix: set security.profile: restricted" in output
+    assert "security.profile: restricted is the default" in output
     assert left(namespace) == set()
     output = kitctl("submit", *words, "--no-checks")
     assert "the cluster warns: would violate PodSecurity" in output

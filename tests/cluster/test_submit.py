@@ -155,7 +155,7 @@ def test_a_submit_killed_before_any_request_is_completed_by_the_next(
 
 def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) -> None:
     words = ("submit", *job("run", namespace, *NOWHERE))
-    assert not survives(23, *words)
+    assert not survives(25, *words)
     assert 1 < len(left(namespace)) < 8
     cut = status("run", namespace)
     assert (cut["phase"], cut["reason"]) == ("Suspended", "submit was interrupted: run it again, or kitctl delete")
