@@ -17,6 +17,10 @@ from kitjob.timeline import Event, Row
 By: TypeAlias = Literal["time", "step"]
 MOST: Final = 800  # points of a curve; more are not seen
 GAP: Final = 1.0  # seconds without a row that interrupt a curve
+BETWEEN_STEPS: Final = (  # phases of the loop that are no part of a step
+    *("STARTING", "JOINING", "PREPARING", "RESTORING"),
+    *("EVALUATING", "SAVING", "FINISHING"),
+)
 PARTIAL: Final = 0.5  # seconds of a row at the end of a group, in which few steps say little of their time
 LOG_FROM: Final = 30.0  # a loss that falls by this factor is drawn on a logarithmic scale
 
@@ -85,6 +89,11 @@ class Picture(NamedTuple):
         return (low, high, False) if high > low else (low - abs(low or 1) / 2, high + abs(high or 1) / 2, False)
 
 
+def _in_steps(row: Row) -> float:
+    """Seconds of a row that were spent in steps."""
+    return max(row.seconds - sum(row.phases.get(phase, 0.0) for phase in BETWEEN_STEPS), 0.0)
+
+
 def _seconds_text(seconds: float) -> str:
     if not seconds:
         return "0"
@@ -104,7 +113,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "throughput": Metric("throughput, samples/s", lambda row: row.samples_per_second, from_zero=True),
     "step-time": Metric(
         "step time",
-        lambda row: row.seconds / row.steps if row.steps and row.seconds > PARTIAL else None,
+        lambda row: _in_steps(row) / row.steps if row.steps and row.seconds > PARTIAL else None,
         show=_seconds_text,
         from_zero=True,
     ),

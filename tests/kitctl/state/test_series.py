@@ -82,3 +82,10 @@ def test_ticks_are_few_and_within(low: float, span: float, most: int) -> None:
 @pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 5, 10]), (0.0, 1.0, [0.0, 0.5, 1.0]), (2, 2, [2])])
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
     assert series.ticks(low, high, 3) == expected
+
+
+def test_what_lies_between_steps_is_no_part_of_their_time() -> None:
+    last = Row(time=31.0, seconds=1.0, round=1, world=2, step=105, steps=5, phases={"SYNCING": 0.5, "FINISHING": 0.5})
+    found = series.picture([job(*BEFORE, last)], metrics=("step-time",))
+    ((*_, before, end),) = found.runs[0].curves["step-time"]
+    assert (before.y, end.y) == (0.1, 0.1)
