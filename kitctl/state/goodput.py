@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from kitctl.state import history
 from kitctl.state.history import Attempt, JobHistory, WriterLog, writers
 from kitjob.buckets import BEFORE_STEPS, IN_STEPS, PHASES
 from kitjob.timeline import AgentState, Event, Row
@@ -111,11 +112,15 @@ class Goodput(msgspec.Struct, frozen=True, kw_only=True):
     """Steps that were taken again."""
     faults: int
     """Ends of groups by a fault."""
+    clock_jump_seconds: float
+    """Seconds by which the run's times contradict their order, as a clock was set: other numbers are wrong. 0: none."""
 
     @property
     def holds(self) -> bool:
-        """Whether what is unknown, or measured twice, is within the error that is allowed."""
-        return max(self.unknown_seconds, self.overlap_seconds) <= max(LARGEST_ERROR * self.node_seconds, 0.5)
+        """Whether what is unknown, or measured twice, is within the error that is allowed, and no clock was set."""
+        return not self.clock_jump_seconds and max(self.unknown_seconds, self.overlap_seconds) <= max(
+            LARGEST_ERROR * self.node_seconds, 0.5
+        )
 
 
 class _Span(NamedTuple):
@@ -545,4 +550,5 @@ def _summary(
         ettr_since_admission=productive / admitted if admitted > 0 else 0.0,
         repeated_steps=context.repeated_steps,
         faults=len({one.round for one in context.faults}),
+        clock_jump_seconds=history.clock_jump(job, context.logs),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 from typing import Final, TypeAlias
 
 import msgspec
@@ -13,6 +14,7 @@ from kitjob.record import replace
 from kitjob.timeline import AgentState, Clock, Event, Row, Writer
 
 SAME: Final = 5.0  # seconds in which the nodes of a group notice its end
+CLOCK_JUMP: Final = 60.0  # seconds; clocks of machines that are kept right differ by less
 RUN_LINE: Final = b'{"run"'
 Timed: TypeAlias = AgentState | Event | Row
 
@@ -51,6 +53,7 @@ class WriterLog(msgspec.Struct, frozen=True, kw_only=True):
 
     writer: Writer
     lines: tuple[Timed, ...]
+    clock_jump: float = 0.0  # seconds by which the run's clock moved against this writer's steady one
 
     @property
     def states(self) -> list[AgentState]:
@@ -97,6 +100,24 @@ def writers(job: JobHistory) -> list[WriterLog]:
     return _renumbered(sorted(logs, key=lambda one: (one.writer.time, one.writer.node)))
 
 
+def clock_jump(job: JobHistory, logs: Sequence[WriterLog]) -> float:
+    """Seconds by which times contradict an order that is known without a clock: one was set meanwhile. 0: none do.
+
+    A job is submitted before it runs and ends, the supervisor numbers its starts, and a machine has one agent of a node
+    at a time. A writer's own clock is steady, so another distance from the run's clock is a jump, too.
+    """
+    found = [log.clock_jump for log in logs]
+    times = (*(log.writer.time for log in logs), job.now if job.ended is None else job.ended)
+    found += (job.submitted - time for time in times)
+    starts = [(one.node, one.started) for one in job.attempts if one.started is not None and one.created is None]
+    found += (one - other for (node, one), (same, other) in pairwise(starts) if node == same)
+    ordered = sorted(logs, key=lambda log: (log.writer.node, log.writer.host, log.writer.time))
+    for (_, host), group in groupby(ordered, key=lambda log: (log.writer.node, log.writer.host)):
+        found += (one.last - other.writer.time for one, other in pairwise(group) if host)
+    largest = max(found, default=0.0)
+    return largest if largest > CLOCK_JUMP else 0.0
+
+
 def events(job: JobHistory, logs: Iterable[WriterLog] | None = None) -> list[Event]:
     """One timeline of what the target and the agents know: sorted, with each end of a group once."""
     logs = writers(job) if logs is None else logs
@@ -138,7 +159,11 @@ def _log(lines: list[timeline.Line]) -> WriterLog:
         return shifted if since is None else replace(shifted, since=since + offset)
 
     known = tuple(moved(line) for line in rest if isinstance(line, AgentState | Event | Row))
-    return WriterLog(writer=replace(writer, time=writer.time + (clocks[0].offset if clocks else 0.0)), lines=known)
+    return WriterLog(
+        writer=replace(writer, time=writer.time + (clocks[0].offset if clocks else 0.0)),
+        lines=known,
+        clock_jump=max((abs(after.offset - before.offset) for before, after in pairwise(clocks)), default=0.0),
+    )
 
 
 def _renumbered(logs: Sequence[WriterLog]) -> list[WriterLog]:
@@ -164,7 +189,7 @@ def _renumbered(logs: Sequence[WriterLog]) -> list[WriterLog]:
         return replace(line, round=found.get((index, line.round), line.round))
 
     return [
-        WriterLog(writer=log.writer, lines=tuple(renumbered(index, line) for line in log.lines))
+        msgspec.structs.replace(log, lines=tuple(renumbered(index, line) for line in log.lines))
         for index, log in enumerate(logs)
     ]
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Every node-second since the submission is in exactly one row; docs/goodput.md says how each is measured.
-Exit codes: 0, or 1 if more than 0.5 % is unknown or measured twice.
+Exit codes: 0, or 1 if more than 0.5 % is unknown or measured twice, or a clock was set during the run.
 
 \b
 Examples:
@@ -40,6 +40,7 @@ def command(
 ) -> None:
     """Show what a job's node-seconds were spent on, and its effective training time ratio."""
     from kitctl.base.errors import KitError, UsageError
+    from kitctl.base.quantity import duration
     from kitctl.output import documents
     from kitctl.output.view import past as view
     from kitctl.state import goodput
@@ -61,6 +62,9 @@ def command(
         echo_json(documents.goodput(found))
     else:
         echo("\n".join(view.goodput(found, wide=output == "wide")))
+    if jump := found.clock_jump_seconds:
+        what = f"these numbers are wrong: a clock was set by about {duration(jump)} during the run, or is wrong"
+        raise KitError(what, fix="keep clocks right (NTP), and set none while a job runs")
     if not found.holds:
         what = f"{found.unknown_seconds:.1f} node-seconds are unknown, {found.overlap_seconds:.1f} are measured twice"
         raise KitError(what, fix="kitctl events shows where; pods that are deleted take what they knew with them")

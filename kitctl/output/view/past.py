@@ -64,7 +64,7 @@ def goodput_list(found: Sequence[Goodput], *, namespaces: bool) -> list[str]:
             f"{one.goodput:.1%}",
             f"{one.ettr:.1%}",
             str(one.faults),
-            _worst(one),
+            "not known: a clock was set" if one.clock_jump_seconds else _worst(one),
             f"{one.unknown_seconds / one.node_seconds if one.node_seconds else 0.0:.1%}",
         ]
         for one in found

@@ -10,6 +10,7 @@ from kitctl.cli.main import main
 from kitctl.targets.local import launch
 from kitctl.targets.local.folder import state_home
 from kitjob import timeline
+from kitjob.record import replace
 from kitjob.report import Report
 from kitjob.timeline import Event, Row
 from tests.kitctl.localjobs import PAST, ended_job, running_job, write_history
@@ -51,6 +52,17 @@ def test_goodput_is_a_table_that_adds_up(capsys: pytest.CaptureFixture[str]) -> 
     assert rows[-1] == "unknown"
     assert main(["goodput", "-A"]) == 0
     assert "job   1       1m00s     73.5%" in capsys.readouterr().out
+
+
+def test_goodput_says_that_a_clock_was_set(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [replace(line, time=line.time - 86400) for line in PAST if not isinstance(line, timeline.Dropped)]
+    write_history(ended_job("job"), lines)
+    assert main(["goodput", "job"]) == 1
+    out, error = capsys.readouterr()
+    assert "Goodput " in out
+    assert "these numbers are wrong: a clock was set by about 23h59m during the run" in error
+    assert main(["goodput", "-A"]) == 0
+    assert "not known: a clock was set" in capsys.readouterr().out
 
 
 def test_goodput_needs_one_job_or_all(capsys: pytest.CaptureFixture[str]) -> None:

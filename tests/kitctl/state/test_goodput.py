@@ -213,6 +213,43 @@ def test_what_is_measured_twice_is_an_error() -> None:
     assert not found.holds
 
 
+@pytest.mark.parametrize("set_back", [3600.0, 86400.0], ids=["an hour", "a day"])
+@pytest.mark.parametrize("submitted", [0.0, -90000.0], ids=["at once", "a day before"])
+def test_a_clock_that_was_set_back_is_told_as_no_number_can_be_right(set_back: float, submitted: float) -> None:
+    """The second agent starts 50 s after the first one, by a clock that shows less."""
+    at = 50.0 - set_back
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 45)]
+    two = [*agent(at=at), Event(time=at + 2, what="first step", round=2), *steps(at + 2, 40, number=2, first=300)]
+    attempts = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=at, ended=at + 45)]
+    known = job(one, [*two, *done(at + 42)], attempts=attempts, end=at + 45)
+    found = goodput.account(JobHistory(**{**_fields(known), "submitted": submitted}))
+    assert found.clock_jump_seconds == pytest.approx(set_back, abs=120)
+    assert not found.holds
+
+
+def test_a_clock_set_between_a_nodes_agents_on_one_machine_is_seen_by_their_times() -> None:
+    one = [Writer(node=0, id="a", time=0.0, host="worker"), *agent(at=0.0)[1:], *steps(2.0, 8000), *done(8002.0)]
+    two = [Writer(node=0, id="b", time=4500.0, host="worker"), *agent(at=4500.0)[1:], *steps(4502.0, 10)]
+    assert goodput.account(job(one, two, end=8100.0)).clock_jump_seconds == pytest.approx(3500, abs=10)
+
+
+def test_a_clock_of_node_0_that_was_set_is_seen_from_another_node() -> None:
+    lines = [*agent(1), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
+    clocks = [Clock(time=3.9, offset=0.1, error=0.001), Clock(time=60.0, offset=-86400.0, error=0.001)]
+    measured = sorted([*lines[1:], *clocks], key=lambda line: getattr(line, "time", 0.0))
+    assert goodput.account(job([lines[0], *measured], nodes=2)).clock_jump_seconds == pytest.approx(86400.1)
+
+
+def test_a_clock_that_drifts_is_none_that_was_set() -> None:
+    lines = [*agent(1, at=-3.0), *steps(-1.0, 90), *done(94.0)]
+    clocks = [Clock(time=-2.9, offset=0.1, error=0.001), Clock(time=60.0, offset=3.0, error=0.001)]
+    again = [*agent(1, at=92.0), *done(95.0)]
+    found = goodput.account(
+        job([lines[0], *sorted([*lines[1:], *clocks], key=lambda line: getattr(line, "time", 0.0))], again, nodes=2)
+    )
+    assert found.clock_jump_seconds == 0.0
+
+
 def test_lines_that_are_in_two_files_count_once() -> None:
     lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
     once, twice = (goodput.account(job(*[lines] * times)) for times in (1, 2))
