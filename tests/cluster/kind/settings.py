@@ -52,10 +52,11 @@ JOBSET: Final = "v0.12.0"
 TRAINER: Final = "v2.2.0"  # Kubeflow's, whose kind is TrainJob
 ACTIONLINT: Final = "v1.7.12"
 
-# Environment of every command. It selects this machine's docker daemon, and no BuildKit: Debian has no buildx.
+# Environment of every command. It selects this machine's docker daemon, and unless one is chosen no BuildKit: Debian
+# has no buildx.
 ENVIRON: Final = {
-    **{name: value for name, value in os.environ.items() if name not in {"DOCKER_HOST", "DOCKER_CONTEXT"}},
     "DOCKER_BUILDKIT": "0",
+    **{name: value for name, value in os.environ.items() if name not in {"DOCKER_HOST", "DOCKER_CONTEXT"}},
     "KUBECONFIG": str(KUBECONFIG),
     "PATH": f"{BIN}:{os.environ['PATH']}:/usr/local/go/bin:/usr/sbin",
 }
