@@ -21,7 +21,10 @@ from kittrain.agent.hooks.script_progress import separate_groups
 from kittrain.system import heartbeat
 from kittrain.system.imports import after_import
 
-LAUNCHER: Final = re.compile(r"(^|[/\s])(torchrun|torch\.distributed\.(run|launch)|accelerate\s+launch)\s+\S")
+ACCELERATE: Final = r"accelerate([-\s]|\.commands\.)launch"
+LAUNCHER: Final = re.compile(rf"(^|[/\s])(torchrun|torch\.distributed\.(run|launch)|{ACCELERATE})\s+\S")
+ON_CPUS: Final = re.compile(rf"{ACCELERATE}(\s+(?!\S+\.py\b)\S+)*?\s+--cpu\s")  # an option before the script
+CONFIGURED: Final = "--config_file"  # may have a number of processes
 PROCESSES: Final = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[=\s]+(\d+)")
 NODES: Final = re.compile(r"--(?:nnodes|num[-_]machines)[=\s]+(?:1:)?(\d+)")
 
@@ -39,6 +42,9 @@ def watch(environ: Mapping[str, str] = os.environ) -> None:
 def processes(command: object) -> int:
     """How many processes a command starts on this machine alone; 0: it is no launcher, or one for several machines.
 
+    It is 0, too, for ``accelerate launch --cpu`` without a number of processes: it starts one, with the rank's
+    variables, which takes the rank's place in the job's group.
+
     Args:
         command: as ``subprocess`` takes it.
     """
@@ -50,7 +56,9 @@ def processes(command: object) -> int:
     if not LAUNCHER.search(words) or (nodes and int(nodes[1]) > 1):
         return 0
     number = PROCESSES.search(words)
-    return max(int(number[1]), 1) if number else 1
+    count = max(int(number[1]), 1) if number else 1
+    takes_place = count == 1 and ON_CPUS.search(words) and CONFIGURED not in words
+    return 0 if takes_place else count
 
 
 def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:

@@ -97,8 +97,10 @@ def separate_groups(world: int, processes: int) -> str:
         world: ranks of the job.
         processes: of each group.
     """
+    many = f"{processes} processes, which form a group of their own"
+    started = "a process, which forms a group of its own" if processes == 1 else many
     return (
-        f"each of the {world} ranks starts {processes} processes, which form a group of their own on its machine: none "
+        f"each of the {world} ranks starts {started} on its machine: none "
         f"of these groups knows of the others; fix: start the processes as ranks, by kitctl submit --nodes N "
         f"--procs-per-node {processes}, with RANK and WORLD_SIZE for their rank and number; or submit with one node"
     )
