@@ -43,11 +43,12 @@ def test_drained_and_resumed_with_a_worker_process_is_bitwise_the_same(tmp_path:
 
 
 def test_on_fewer_ranks_a_step_keeps_its_samples(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", "--dropout", "0", size=2)
+    flags = ("--batch", "2", "--dropout", "0")
+    whole = trained(tmp_path / "whole", *flags)
     parts = tmp_path / "parts"
-    drained(parts, "--dropout", "0", size=2)
-    resumed = trained(parts, "--dropout", "0", size=1)
-    assert "resuming after step 5 with 1 rank on cpu, with 2 batches per rank and step" in log(parts)
+    drained(parts, *flags)
+    resumed = trained(parts, *flags, size=1)
+    assert "resuming after step 5 with 1 rank on cpu, with 3 batches per rank and step" in log(parts)
     assert progress(parts)["step"] == 16
     for name in whole:
         torch.testing.assert_close(resumed[name], whole[name], rtol=1e-4, atol=1e-5)

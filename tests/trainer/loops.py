@@ -412,7 +412,7 @@ FITS: dict[str, Loop] = {
     "accumulated, unused parameters": lambda bench: fit(
         bench, dropout=False, accumulate=3, ddp=DDPOptions(find_unused_parameters=True)
     ),
-    "accumulated, sharded": lambda bench: fit(bench, dropout=False, accumulate=4, sharded=True),
+    "accumulated, sharded": lambda bench: fit(bench, dropout=False, accumulate=3, sharded=True),
 }  # all with the same result
 MESHES: dict[str, Loop] = {
     "alone": lambda bench: whole_batches(bench, wrap=lambda model, _: model),

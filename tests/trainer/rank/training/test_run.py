@@ -68,7 +68,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, name
     if "sharded" in name:
         skip_without_fsdp_on_cpus()
     for one in ("whole", name):
-        assert train(one, tmp_path, {one: None}) == [0, 0], log(tmp_path)
+        assert train(one, tmp_path, {one: None}, size=3) == [0, 0, 0], log(tmp_path)
     expected, found = (load(tmp_path / one / "result-0.pt") for one in ("whole", name))
     assert list(found["losses"]) == list(range(1, STEPS))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
