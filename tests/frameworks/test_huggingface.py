@@ -44,16 +44,26 @@ def test_drained_and_resumed_is_bitwise_the_same(tmp_path: Path) -> None:
 
 
 def test_on_fewer_ranks_a_step_keeps_its_samples(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", "--dropout", "0", size=2)
+    flags = ("--batch", "2", "--dropout", "0")
+    whole = trained(tmp_path / "whole", *flags)
     parts = tmp_path / "parts"
-    drained(parts, "--dropout", "0", size=2)
-    resumed = trained(parts, "--dropout", "0", size=1)
-    assert "resuming after step 5 with 1 rank on cpu, with 2 batches per rank and step" in log(parts)
+    drained(parts, *flags)
+    resumed = trained(parts, *flags, size=1)
+    assert "resuming after step 5 with 1 rank on cpu, with 3 batches per rank and step" in log(parts)
+    for weights_of_run in (whole, resumed):
+        _leave_out_keys(weights_of_run)
     for name in whole:
-        torch.testing.assert_close(resumed[name], whole[name], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(resumed[name], whole[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_changed_number_of_samples_per_step_is_a_warning(tmp_path: Path) -> None:
     drained(tmp_path, size=1)
     trained(tmp_path, size=2)
     assert "the size of a step changes" in log(tmp_path)
+
+
+def _leave_out_keys(found: dict[str, torch.Tensor]) -> None:
+    """The keys' biases have no part in a softmax: their gradient is what rounding leaves, which AdamW makes large."""
+    for name, bias in found.items():
+        if name.endswith("c_attn.bias"):
+            bias.chunk(3)[1].zero_()
