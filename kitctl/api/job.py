@@ -19,7 +19,8 @@ from kitctl.state import logs as log
 from kitctl.state import phase as state
 from kitctl.state import summary
 from kitctl.state.phase import JobState
-from kitctl.state.why.explain import Explanation, explain
+from kitctl.state.why.explain import Explanation, advice, explain
+from kitctl.state.why.repeats import shorter
 from kitctl.targets import Session, SnapshotStore, Target
 
 if TYPE_CHECKING:
@@ -353,20 +354,16 @@ def error_for_phase(job: JobState) -> KitError | None:
         case "Succeeded":
             return None
         case "Failed":
-            what = f"job {job.name!r} failed: {printable.line(job.reason) or 'unknown reason'}"
-            details = [f"  {line}" for line in failure_lines(job.failure)]
-            fix = printable.line(explain(job, time.time()).fix)
-            return JobFailed("\n".join((what, *details)), fix=fix or f"see {_logs_of(job)}")
+            found = explain(job, time.time())
+            what = f"job {job.name!r} failed: {printable.line(found.cause) or 'unknown reason'}"
+            how = printable.line(shorter(job.reason, found.cause))
+            details = [*([how] if how else []), *failure_lines(job.failure, found.cause)]
+            fix = printable.line(advice(job, found))
+            return JobFailed("\n  ".join((what, *details)), fix=fix, then=found.then)
         case "Cancelled":
-            return JobCancelled(f"job {job.name!r} was cancelled")
+            return JobCancelled(f"job {job.name!r} was cancelled", then=explain(job, time.time()).then)
         case _:
             return NotFinished(f"job {job.name!r} has not ended: {job.phase}", fix=f"kitctl wait {job.name}")
-
-
-def _logs_of(job: JobState) -> str:
-    """The command that shows the logs before a failure."""
-    rank = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
-    return f"kitctl logs {job.name}{rank}"
 
 
 def _steady_clock(shift: float = 0.0) -> Callable[[], str]:

@@ -24,18 +24,20 @@ from typing import ClassVar
 
 
 class KitError(Exception):
-    """An error with a message for the user: what is wrong, and (``fix``) what to do about it."""
+    """An error with a message for the user: what is wrong, (``fix``) what to do about it, and ``then``."""
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str, *, fix: str = "") -> None:
+    def __init__(self, message: str, *, fix: str = "", then: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
+        self.then = then
 
     def __str__(self) -> str:
-        """The message, and the fix in a line of its own: what a traceback ends with."""
-        return f"{self.message}\nfix: {self.fix}" if self.fix else self.message
+        """The message, and the fix and how to continue in lines of their own: what a traceback ends with."""
+        named = (("fix", self.fix), ("then", self.then))
+        return "\n".join((self.message, *(f"{name}: {text}" for name, text in named if text)))
 
 
 class UsageError(KitError):

@@ -95,6 +95,7 @@ class Command(click.Command):
             return super().invoke(ctx)
         except KitError as error:
             error.fix = hints.addressed(error.fix)  # as long as the context knows the options
+            error.then = hints.addressed(error.then)
             raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

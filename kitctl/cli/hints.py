@@ -26,7 +26,7 @@ def addressed(text: str) -> str:
     name, namespace = context.meta.get(_JOB, ("", "")) if context else ("", "")
     if not (context and name and name in text and (options := _given(context, namespace))):
         return text
-    command = rf"\bkitctl [a-z-]+(?: -[a-z])* {re.escape(name)}(?![\w.-]*\w)(?! {re.escape(options)})"
+    command = rf"\bkitctl [a-z-]+(?: -[a-z])*(?: --name)? {re.escape(name)}(?![\w.-]*\w)(?! {re.escape(options)})"
     return re.sub(command, lambda found: f"{found[0]} {options}", text)
 
 

@@ -59,6 +59,4 @@ def _is_of_output(error: OSError) -> bool:
 
 
 def _print(error: KitError) -> None:
-    info(f"error: {error.message}")
-    if error.fix:
-        info(f"fix: {error.fix}")
+    info(f"error: {error}")

@@ -149,7 +149,9 @@ def version() -> Version:
 def doctor(findings: Iterable[Finding]) -> DoctorReport:
     """The results of checks."""
     return DoctorReport(
-        checks=tuple(Check(name=one.check, result=one.verdict, message=one.what, fix=one.fix) for one in findings)
+        checks=tuple(
+            Check(name=one.check, result=one.verdict, message=one.what, fix=one.fix, then=one.then) for one in findings
+        )
     )
 
 

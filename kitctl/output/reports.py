@@ -41,6 +41,8 @@ class Check(Part, frozen=True, kw_only=True):
     """What was found, in a sentence."""
     fix: str
     """What to do about it. Empty: nothing, or unknown."""
+    then: str = ""
+    """How to continue, in a line. Empty: nothing has to be done."""
 
 
 class DoctorReport(Document, frozen=True, kw_only=True, tag="DoctorReport"):

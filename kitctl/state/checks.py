@@ -18,12 +18,13 @@ Check: TypeAlias = Callable[[], str]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check found, in a sentence, and (``fix``) what to do about it."""
+    """What one check found, in a sentence, (``fix``) what to do about it, and (``then``) how to continue."""
 
     check: str
     verdict: Verdict
     what: str
     fix: str = ""
+    then: str = ""
 
 
 class CheckWarning(KitError):
@@ -48,11 +49,11 @@ def _run_check(name: str, check: Check) -> Finding:
     try:
         return Finding(check=name, verdict="ok", what=check())
     except CheckWarning as warning:
-        return Finding(check=name, verdict="warning", what=warning.message, fix=warning.fix)
+        return Finding(check=name, verdict="warning", what=warning.message, fix=warning.fix, then=warning.then)
     except Forbidden as error:
         return Finding(check=name, verdict="unknown", what=f"permission denied: {error.message}", fix=error.fix)
     except KitError as error:
-        return Finding(check=name, verdict="problem", what=error.message, fix=error.fix)
+        return Finding(check=name, verdict="problem", what=error.message, fix=error.fix, then=error.then)
     except Exception as error:  # noqa: BLE001 - the other checks still run
         what = f"the check itself failed: {type(error).__name__}: {error}"
         return Finding(

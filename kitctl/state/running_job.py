@@ -8,10 +8,11 @@ from functools import partial
 from typing import Final
 
 from kitctl.base.errors import ConflictError, KitError, NotFound
-from kitctl.state.checks import CheckWarning, Finding, run_checks
+from kitctl.state.checks import Check, CheckWarning, Finding, run_checks
 from kitctl.state.facts import JobFacts
-from kitctl.state.phase import JobState, derive
-from kitctl.state.why.explain import Explanation, explain
+from kitctl.state.phase import JobState, NodeState, derive
+from kitctl.state.why.explain import Explanation, advice, explain
+from kitctl.state.why.repeats import says, shorter
 
 MARGIN: Final = 2.0  # a grace period should be this many times longer than the last snapshot took
 MAX_NAMED_NODES: Final = 3  # the others are counted
@@ -20,15 +21,12 @@ MAX_NAMED_NODES: Final = 3  # the others are counted
 def check_job(facts: JobFacts, now: float) -> Iterator[Finding]:
     """Check a job; returns all findings. ``now`` is in Unix seconds."""
     job = derive(facts)
-    return run_checks(
-        [
-            ("phase", partial(_phase, job, explain(job, now))),
-            ("nodes", partial(_nodes, job)),
-            ("restarts", partial(_restarts, job)),
-            ("progress", partial(_progress, facts, job, now)),
-            ("grace period", partial(_grace, facts)),
-        ]
-    )
+    why = explain(job, now)
+    checks: list[tuple[str, Check]] = [("phase", partial(_phase, job, why)), ("restarts", partial(_restarts, job))]
+    if not job.finished:
+        checks[1:1] = [("nodes", partial(_nodes, job, why))]
+        checks += [("progress", partial(_progress, facts, job))]
+    return run_checks([*checks, ("grace period", partial(_grace, facts))])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +78,28 @@ def not_running(facts: JobFacts) -> ConflictError:
 
 
 def _phase(job: JobState, why: Explanation) -> str:
+    phase = job.phase.lower()
+    what = f"{phase}: {why.headline}" if why.headline else phase
     if job.phase == "Failed":
-        error = job.failure.error if job.failure and job.failure.error not in job.reason else ""
-        what = f"failed: {job.reason}" + (f" ({error})" if error else "")
-        raise KitError(what, fix=why.fix or f"kitctl logs {job.name} has what came before")
-    if job.phase in {"Pending", "Recovering"} and job.reason:
-        raise CheckWarning(f"{job.phase.lower()}: {job.reason}", fix=why.fix)
-    if why.cause and job.phase in {"Pending", "Starting", "Recovering"}:
-        raise CheckWarning(f"{job.phase.lower()}: {why.cause}", fix=why.fix)
-    return job.phase.lower()
+        how = shorter(job.reason, why.cause)
+        raise KitError(what + (f" ({how})" if how else ""), fix=advice(job, why), then=why.then)
+    if why.headline or job.phase in {"Cancelled", "Suspended"}:
+        raise CheckWarning(what, fix=why.fix, then=why.then)
+    return what
 
 
-def _nodes(job: JobState) -> str:
+def _nodes(job: JobState, why: Explanation) -> str:
     missing = [node for node in job.nodes if node.state in {"Lost", "Failed", "Pending"}]
     if missing and not job.finished and job.phase != "Suspended":
         named = missing[:MAX_NAMED_NODES]
-        reasons = "; ".join(f"node {node.index}: {node.reason or node.state.lower()}" for node in named)
+        reasons = "; ".join(f"node {node.index}: {_reason(node, why)}" for node in named)
         more = f"; and {len(missing) - len(named)} more" if len(missing) > len(named) else ""
-        raise CheckWarning(
-            f"{len(missing)} of {len(job.nodes)} do not run: {reasons}{more}", fix=f"kitctl logs {job.name}"
-        )
+        raise CheckWarning(f"{len(missing)} of {len(job.nodes)} do not run: {reasons}{more}")
     return f"{job.ready_nodes} of {len(job.nodes)} run"
+
+
+def _reason(node: NodeState, why: Explanation) -> str:
+    return node.state.lower() if not node.reason or says(why.cause, node.reason) else node.reason
 
 
 def _restarts(job: JobState) -> str:
@@ -114,9 +113,9 @@ def _restarts(job: JobState) -> str:
     raise CheckWarning(what + (f" on {worst.host}" if worst.host else ""), fix=fix)
 
 
-def _progress(facts: JobFacts, job: JobState, now: float) -> str:
-    if still := job.still(now):
-        raise CheckWarning(still)
+def _progress(facts: JobFacts, job: JobState) -> str:
+    if job.standstill:
+        raise CheckWarning(f"it stands still after step {job.progress.step}" if job.progress.step else "no step")
     if not facts.reports:
         raise CheckWarning("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
     if job.progress.step is None:

@@ -84,7 +84,7 @@ def test_a_failed_job_reports_the_first_failing_ranks_traceback(kit: Kit) -> Non
     output = kit.run(
         "submit", "--name", "fails", "--nodes", "2", "--max-restarts", "1", "--wait", *words, exit_code=100
     )
-    assert "rank 1 failed (ValueError: failing at step 2" in output
+    assert "failed: rank 1: ValueError: failing at step 2" in output
     job = kit.status("fails")
     assert job["phase"] == "Failed"
     assert job["failure"]["rank"] == 1

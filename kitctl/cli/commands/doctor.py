@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli import hints
 from kitctl.cli.command import output_option
 from kitctl.cli.common import echo, echo_json
 from kitctl.cli.options import JobCommand, job_options
@@ -63,7 +64,7 @@ def command(job: JobRequest, connect: Callable[[], Client], output: str | None) 
             echo_json(documents.doctor(findings))
         else:
             for line in view.lines(findings):
-                echo(line)
+                echo(hints.addressed(line))
     except JobNotFound as error:
         from kitctl.cli import near
 
@@ -76,6 +77,7 @@ def _findings(job: JobRequest, client: Client) -> Iterator[Finding]:
     from kitctl.input import specfile
 
     if name := _existing_job(job):
+        hints.about(name, job.flags.get("namespace") or "")
         return client.job(name, job.flags.get("namespace")).check()
     return client.check(specfile.build(job))
 

@@ -182,7 +182,7 @@ def follow_until_end(
     if check and error:
         raise error
     if error and ended.phase == "Failed":  # the exit code is that of reading the logs
-        info(f"{error.message}\nfix: {error.fix}")
+        info(str(error))
 
 
 def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:

@@ -11,8 +11,12 @@ from kitctl.cli.common import info, seconds
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kitctl.api.job import Job
     from kitctl.state.phase import JobState
+    from kitctl.state.why.explain import Explanation
+    from kitjob.report import Standstill
 
 EPILOG = """\b
 Exit codes: 0 succeeded, 100 failed, 102 no such job, 103 cancelled, 124 timeout.
@@ -33,29 +37,56 @@ def command(job: Job, timeout: str | None) -> None:
 
 
 def wait_until_end(job: Job, timeout: float | None) -> None:
-    """Print each change of the phase, of its reason, and of what ranks do that take no step.
+    """Print each change of the phase, of its cause, and of what ranks do that take no step.
 
     Raises:
         KitError: the one that the final phase stands for.
     """
-    import time
-
     from kitctl.api.job import error_for_phase
-    from kitctl.base.printable import line
 
-    printed, seen, still = ("", ""), None, None  # the error has the reason of the final phase
+    seen, changes = None, Changes()
     try:
         for seen in job.states(timeout=timeout):
-            if printed != (printed := (seen.phase, "" if seen.finished else seen.reason)):
-                info(f"{job.name}: {seen.phase}" + (f" ({line(printed[1])})" if printed[1] else ""))
-            if still != (still := seen.standstill) and still is not None:
-                info(f"{job.name}: {line(seen.still(time.time()))}")
+            for line in changes.lines(seen, job.why(seen)):
+                info(line)
     except KeyboardInterrupt:
         detach(job.name)
     if seen:
         name_outputs(seen)
     if seen and (error := error_for_phase(seen)):
         raise error
+
+
+class Changes:
+    """What is new in each state of a job: its phase, its cause, where its ranks stand still."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._told: set[str] = set()  # causes, as topics
+        self._still: Standstill | None = None
+
+    def lines(self, job: JobState, found: Explanation) -> Iterator[str]:
+        """What to print of a state; each cause is told once, with its fix unless the end of the job may tell that."""
+        from kitctl.base.printable import line
+        from kitctl.state.why.repeats import topic
+
+        about = "" if _ends(job) else topic(found.cause, job.name)
+        is_new = about and about not in self._told
+        if job.phase != self._phase or is_new:
+            yield f"{job.name}: {job.phase}" + (f" ({line(found.cause)})" if is_new else "")
+        if is_new and not job.last_failure:
+            named = (("fix", found.fix), ("then", found.then))
+            yield from (f"  {name}: {line(text)}" for name, text in named if text)
+        if job.standstill and job.standstill != self._still:
+            yield f"{job.name}: {line(found.fact)}"
+        self._phase, self._still = job.phase, job.standstill
+        self._told.add(about)
+
+
+def _ends(job: JobState) -> bool:
+    """Whether it has failed for good, or is about to: the error at its end has the cause."""
+    said = (job.reason, *(node.reason for node in job.nodes))
+    return job.phase == "Failed" or (job.phase != "Running" and any("no restart" in one for one in said))
 
 
 def name_outputs(job: JobState) -> None:

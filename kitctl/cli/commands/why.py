@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kitctl.cli import hints
 from kitctl.cli.command import Command, output_option
 from kitctl.cli.common import echo, echo_json
 from kitctl.cli.target_options import named_job
@@ -34,4 +35,4 @@ def command(job: Job, output: str | None) -> None:
         echo_json(documents.why(found, state))
     else:
         for line in lines(found, state):
-            echo(line)
+            echo(hints.addressed(line))

@@ -13,8 +13,9 @@ _NAME, _MARK = 14, 8
 
 
 def lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """One line per check, as it is made, and one for its fix."""
+    """One line per check, as it is made, and one each for its fix and how to continue."""
     for finding in findings:
         yield printable.line(f"{finding.check:<{_NAME}}{MARKS[finding.verdict]:<{_MARK}}{finding.what}")
-        if finding.fix:
-            yield printable.line(f"{'':<{_NAME + _MARK}}fix: {finding.fix}")
+        for name, text in (("fix", finding.fix), ("then", finding.then)):
+            if text:
+                yield printable.line(f"{'':<{_NAME + _MARK}}{name}: {text}")

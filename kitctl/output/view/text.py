@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from kitctl.base import printable
 from kitctl.base.quantity import duration, pluralize, significant
@@ -14,6 +15,7 @@ from kitctl.output.view.layout import facts, sparkline, table
 from kitctl.output.view.nodes import node_table
 from kitctl.state.phase import JobState
 from kitctl.state.why.explain import explain
+from kitctl.state.why.repeats import says, shorter, unsaid
 from kitjob.report import Progress, RecoveryTimings, Termination
 
 _LIST: Final = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LAST STEP", "LOSS", "RESTARTS", "AGE")
@@ -51,20 +53,23 @@ def job_list(jobs: Sequence[JobState], now: float, look: Look = PLAIN, *, namesp
 def job_page(job: JobState, now: float, look: Look = PLAIN) -> list[str]:
     """One job, the most important first."""
     head = facts([row for row in _facts(job, now, look) if row[1]], look.width)
-    nodes = node_table(job.nodes, now, wide=look.wide, width=look.width)
-    failed = failure_lines(job.failure)
+    cause = explain(job, now).cause
+    rows = [replace(one, reason="as above") if one.reason and says(cause, one.reason) else one for one in job.nodes]
+    nodes = node_table(rows, now, wide=look.wide, width=look.width)
+    failed = failure_lines(job.failure, cause)
     return [*head, "", *nodes, *([""] if failed else []), *failed]
 
 
 def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
     found = explain(job, now)
+    reason = shorter(job.reason, found.cause)
     curves = look.width is not None and look.unicode
     return [
         ("Job", f"{job.namespace}/{job.name}"),
-        ("Phase", job.phase + (f": {job.reason}" if job.reason else "")),
-        ("Why", "" if _repeats(found.cause, job) else found.cause),
+        ("Phase", job.phase + (f": {reason}" if reason else "")),
+        ("Why", found.cause),
         ("Fix", found.fix),
-        ("Then", found.go_on if found.fix else ""),
+        ("Then", found.then),
         ("No step", job.still(now).removeprefix("no step ")),
         ("Runs on", f"{job.target} ({job.job_kind})"),
         ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),
@@ -81,8 +86,8 @@ def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
         ("Snapshot", _snapshot(job, now)),
         ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
-        ("Recovery", _recovery(job.last_recovery)),
-        ("Failures", _failures(job)),
+        ("Recovery", _recovery(job.last_recovery, found.cause)),
+        ("Failures", _failures(job, found.cause)),
         ("Age", duration((job.ended or now) - job.created) + (" (ended)" if job.ended else "")),
     ]
 
@@ -91,12 +96,6 @@ def _curve(values: Sequence[float]) -> str:
     """``▁▂▃▅█  0.12 to 2.3``."""
     drawn = sparkline(values, CURVE)
     return f"{drawn}  {significant(min(values))} to {significant(max(values))}" if drawn else ""
-
-
-def _repeats(cause: str, job: JobState) -> bool:
-    """Whether the page has these words already, but for those in front and those that were left out."""
-    shown = " ".join(f"{job.reason} {job.failure.error if job.failure else ''}".split())
-    return all(part in shown for part in re.sub(r"^rank \d+:? ", "", cause).split("…"))
 
 
 def progress_line(progress: Progress) -> str:
@@ -125,9 +124,12 @@ def recovery_parts(recovery: RecoveryTimings) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in recovery.parts.items())
 
 
-def failure_lines(failure: Termination | None) -> list[str]:
-    """The traceback of the rank that failed first; without one, its last lines."""
-    if failure is None or not (lines := failure.traceback.rstrip().split("\n") if failure.traceback else failure.lines):
+def failure_lines(failure: Termination | None, told: str = "") -> list[str]:
+    """The traceback of the rank that failed first; without one, its last lines; without the last, if that was told."""
+    if failure is None:
+        return []
+    lines = unsaid(failure.traceback.rstrip().split("\n") if failure.traceback else failure.lines, told)
+    if not lines:
         return []
     rank = "" if failure.rank is None else f" of rank {failure.rank}"
     where = "" if failure.node is None else f" on node {failure.node}"
@@ -150,9 +152,7 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         duration(now - job.created),
     ]
     return row + (
-        [job.target, job.job_kind, str(progress.snapshot_step or "-"), job.still(now) or explain(job, now).cause]
-        if wide
-        else []
+        [job.target, job.job_kind, str(progress.snapshot_step or "-"), explain(job, now).headline] if wide else []
     )
 
 
@@ -187,19 +187,21 @@ def _is_slow(job: JobState, now: float) -> bool:
     return since is not None and not job.finished and now > since + SLOW_SNAPSHOT
 
 
-def _recovery(recovery: RecoveryTimings | None) -> str:
+def _recovery(recovery: RecoveryTimings | None, told: str) -> str:
     """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
     if recovery is None:
         return ""
-    return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {recovery.cause}"
+    cause = shorter(recovery.cause, told) or "as above"
+    return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {cause}"
 
 
-def _failures(job: JobState) -> str:
+def _failures(job: JobState, told: str) -> str:
     """``rank 1 of node 1, 2 times (exit code 3: no data); rank 0 of node 0 (KeyError: 'x')``; the last one last."""
+    told = f"{told} {job.reason}"
     counts = Counter((one.node, one.rank, one.cause) for one in job.failures)
     shown = [
         f"rank {rank} of node {node}{f', {count} times' if count > 1 else ''}"
-        f" ({cause if cause not in job.reason else 'as above'})"
+        f" ({'as above' if says(told, cause) else cause})"
         for (node, rank, cause), count in counts.items()
     ]
     return f"{'' if len(shown) <= _MAX_FAILURES else '...; '}{'; '.join(shown[-_MAX_FAILURES:])}"

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 
 from kitctl.base import printable
 from kitctl.state.phase import JobState
-from kitctl.state.why.explain import Explanation
+from kitctl.state.why.explain import Explanation, advice
+from kitctl.state.why.repeats import says
 
 
 def lines(found: Explanation, job: JobState) -> Iterator[str]:
     """The cause first; then its fix, how to go on, and the evidence."""
     well = f"nothing is known to be wrong: {job.phase}"
-    yield printable.line(found.cause or found.fact or well)
-    named = (("fix", found.fix), ("then", found.go_on), ("now", found.fact if found.cause else ""))
+    yield printable.line(found.headline or well)
+    named = (("fix", advice(job, found)), ("then", found.then), ("now", found.fact if found.cause else ""))
     for name, text in named:
         if text:
             yield printable.line(f"{name}: {text}")
     if found.cause or found.fact:
         yield "evidence:"
-        yield from (f"  {printable.line(line.expandtabs())}" for line in found.evidence)
+        shown = (line for line in found.evidence if not says(found.cause, line))
+        yield from (f"  {printable.line(line.expandtabs())}" for line in shown)

@@ -40,6 +40,7 @@ _LIBRARIES: Final = re.compile(
     r'^ *File "[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/.*$', re.MULTILINE
 )
 
+_OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
 
@@ -52,19 +53,51 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it. Empty: unknown."""
     go_on: str
     """The command that continues the job, once that is done. Empty: it continues by itself."""
+    then: str = ""
+    """How to continue, in a line. Empty: nothing has to be done."""
     fact: str
     """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
     evidence: tuple[str, ...]
     """What shows the cause: messages of pods, nodes and ranks."""
+
+    @property
+    def headline(self) -> str:
+        """The cause, else where the ranks stand still: what heads all pages about the job."""
+        return self.cause or self.fact
 
 
 def explain(job: JobState, now: float) -> Explanation:
     """The cause of a job's state; ``now`` is in Unix seconds."""
     local = job.target == "local"
     cause, fix = next(_causes(job, local=local), ("", ""))
-    go_on = f"kitctl restart {job.name}" if job.phase == "Failed" else ""
-    fact = job.still(now)
-    return Explanation(cause=cause, fix=fix, go_on=go_on, fact=fact, evidence=tuple(_evidence(job))[:EVIDENCE])
+    evidence = tuple(_evidence(job))[:EVIDENCE]
+    then = _then(job) if cause or job.finished or job.phase == "Suspended" else ""
+    return Explanation(cause=cause, fix=fix, go_on=_go_on(job), then=then, fact=job.still(now), evidence=evidence)
+
+
+def advice(job: JobState, found: Explanation) -> str:
+    """The fix; of a failed job without a known one, the command that shows its logs."""
+    if found.fix or job.phase != "Failed":
+        return found.fix
+    rank = "" if job.failure is None or job.failure.rank is None else f" --rank {job.failure.rank}"
+    return f"see kitctl logs {job.name}{rank}"
+
+
+def _go_on(job: JobState) -> str:
+    commands = {"Failed": "restart", "Cancelled": "restart", "Suspended": "resume"}
+    return f"kitctl {commands[job.phase]} {job.name}" if job.phase in commands else ""
+
+
+def _then(job: JobState) -> str:
+    match job.phase:
+        case "Failed":
+            return f"{_go_on(job)}; after a change of script or options: kitctl submit --name {job.name} --replace ..."
+        case "Cancelled" | "Suspended":
+            return f"{_go_on(job)} continues from its last snapshot"
+        case "Pending":
+            return f"it starts by itself once it can; with other options: kitctl submit --name {job.name} --replace ..."
+        case _:
+            return ""
 
 
 def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
@@ -80,13 +113,16 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
             if found := _known(text, local=local):
                 yield found[:2]
         if job.reason:
-            yield brief(job.reason), ""
+            yield brief(_OF_RANK.sub(r"\1: \2", job.reason)), ""
+    elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
+        found = _known(job.reason, local=local)
+        yield found[:2] if found else (brief(job.reason), "")
 
 
 def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     """Of the rank that failed first, if one did; else of the job."""
     goes_on = failure.error.startswith("ended with ")  # of a rank that left with 0: the sentence names it
-    where = "" if failure.rank is None else f"rank {failure.rank}{' ' if goes_on else ': '}"
+    where = "" if failure.rank is None or not failure.error else f"rank {failure.rank}{' ' if goes_on else ': '}"
     # The error's own words first: a rank may have printed, and handled, anything before.
     printed = "\n".join(line for line in failure.lines if not line.lower().startswith("warning"))
     known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local)

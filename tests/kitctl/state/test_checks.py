@@ -13,7 +13,7 @@ from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.state.facts import JobFacts, NodeFacts
 from kitctl.state.running_job import check_job
 from kitjob import record
-from kitjob.report import NodeAssignment, Progress, Report, Termination
+from kitjob.report import NodeAssignment, Progress, Report, Standstill, Termination
 
 
 def ends(error: Exception | None) -> str:
@@ -69,6 +69,12 @@ def facts(*given: NodeFacts, progress: Progress | None = None, **more: Any) -> J
     return JobFacts(**known | more)
 
 
+def reported() -> Report:
+    report = facts().report
+    assert report is not None
+    return report
+
+
 def found(job: JobFacts) -> dict[str, Finding]:
     return {finding.check: finding for finding in check_job(job, 1000.0)}
 
@@ -88,7 +94,7 @@ WRONG: Final = {
         result="Failed", failure=Termination(outcome="fatal", reason="rank 1 failed")
     ),
     "phase: pending: waits in a queue": facts(*ABSENT, report=None, note="waits in a queue"),
-    "nodes: 1 of 2 do not run: node 1: not confirmed": facts(node(0), node(1, alive=False, note="not confirmed")),
+    "nodes: 1 of 2 do not run: node 1: lost": facts(node(0), node(1, alive=False, note="not confirmed")),
     "restarts: 3, most of them (3) of node 1 on worker-1": facts(node(0), node(1, attempts=4)),
     "progress: it cannot report: status shows no steps and ranks": facts(reports=False),
     "progress: step 9, and no snapshot yet": facts(progress=Progress(step=9)),
@@ -109,10 +115,28 @@ def test_the_cause_of_a_failed_job_and_its_fix_are_shown() -> None:
         outcome="fatal", reason="rank 1 failed (exit code 3: no data)", error="exit code 3: no data", fix="get it"
     )
     finding = found(facts(result="Failed", failure=termination))["phase"]
-    assert (finding.what, finding.fix) == ("failed: rank 1 failed (exit code 3: no data)", "get it")
-    cut = found(facts(result="Failed", failure=record.replace(termination, reason="rank 1 failed", fix="")))["phase"]
-    assert cut.what == "failed: rank 1 failed (exit code 3: no data)"
-    assert "kitctl logs job" in cut.fix
+    assert (finding.what, finding.fix) == ("failed: exit code 3: no data (rank 1 failed)", "get it")
+    assert finding.then.startswith("kitctl restart job; ")
+    unknown = found(facts(result="Failed", failure=record.replace(termination, rank=1, fix="")))
+    assert unknown["phase"].what == "failed: rank 1: exit code 3: no data (rank 1 failed)"
+    assert unknown["phase"].fix == "see kitctl logs job --rank 1"
+    assert {"nodes", "progress"}.isdisjoint(unknown), "nothing of an ended job is well because it ended"
+
+
+def test_a_job_that_does_not_move_is_not_said_to_be_well() -> None:
+    still = Standstill(since=900.0, what="rank 1 sleeps at h.py:5")
+    report = record.replace(reported(), standstill=still)
+    stands = found(facts(report=report))
+    assert (stands["phase"].verdict, stands["phase"].what) == (
+        "warning", "running: no step for 1m40s: rank 1 sleeps at h.py:5",
+    )  # fmt: skip
+    assert stands["progress"].verdict == "warning"
+    rubbish = found(facts(report=record.replace(reported(), warning="the loss is nan since step 1")))
+    assert (rubbish["phase"].verdict, rubbish["phase"].what) == ("warning", "running: the loss is nan since step 1")
+    ended = found(facts(result="Succeeded", report=record.replace(reported(), warning="the loss is nan")))
+    assert (ended["phase"].verdict, ended["phase"].what) == ("warning", "succeeded: the loss is nan")
+    stopped = found(facts(*ABSENT, suspended=True, report=None))["phase"]
+    assert (stopped.verdict, stopped.then) == ("warning", "kitctl resume job continues from its last snapshot")
 
 
 def test_the_fix_of_a_short_grace_period_would_be_long_enough() -> None:
@@ -123,4 +147,4 @@ def test_the_fix_of_a_short_grace_period_would_be_long_enough() -> None:
 def test_of_many_lost_nodes_only_the_first_are_named() -> None:
     lost = [node(index, alive=False, note="gone") for index in range(1, 9)]
     message = found(facts(node(0), *lost))["nodes"].what
-    assert message.startswith("8 of 9 do not run: node 1: gone; node 2: gone; node 3: gone; and 5 more")
+    assert message == "8 of 9 do not run: node 1: lost; node 2: lost; node 3: lost; and 5 more"

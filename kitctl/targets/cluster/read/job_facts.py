@@ -16,7 +16,7 @@ from kitctl.targets.cluster.read import conditions, reports
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from kitjob import typed
 from kitjob.decoders import MalformedError
-from kitjob.report import Termination
+from kitjob.report import PastFailure, Report, Termination
 
 Object: TypeAlias = dict[str, Any]
 Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
@@ -24,6 +24,7 @@ Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
+_BY_TIME: Final = "DeadlineExceeded"  # of a job that its deadline has ended, whatever it recovered from before
 
 
 def from_objects(
@@ -56,7 +57,7 @@ def from_objects(
         suspended=queue.state == "Stopped" if queue else kind.suspended(job),
         result=how,
         ended=ended,
-        failure=_failure(nodes, pods, message, now, stuck) if how == "Failed" else None,
+        failure=_failure(nodes, pods, message, now, stuck, published) if how == "Failed" else None,
         nodes=nodes,
         report=published,
         preparing=reports.preparing(status),
@@ -262,18 +263,34 @@ def _termination(message: str) -> Termination | None:
 
 
 def _failure(
-    nodes: Sequence[NodeFacts], pods: Sequence[Object], message: str, now: float, stuck: Mapping[str, str]
+    nodes: Sequence[NodeFacts],
+    pods: Sequence[Object],
+    message: str,
+    now: float,
+    stuck: Mapping[str, str],
+    report: Report | None,
 ) -> Termination:
-    """The first failure that an agent reported; else the controller's message, and how the last pod ended."""
+    """The first failure that an agent reported; else the controller's message, and how the last pod ended.
+
+    Once the pods are gone, the cause is that of the last failure which the ranks have not recovered from.
+    """
     fatal = [node.termination for node in nodes if node.termination and node.termination.outcome == "fatal"]
     if fatal:
         return min(fatal, key=lambda one: one.time)
     last = max(pods, key=_finished, default=None)
     how = _how_ended(last, now, stuck) if last and _finished(last) else ""
+    if not how and report and not message.startswith(_BY_TIME) and (past := _unrecovered(report)):
+        return Termination(outcome="fatal", reason=message, rank=past.rank, node=past.node, error=past.cause)
     reason = f"{message}; the last, node {node_index(last)}: {how}" if last and how else message
     return Termination(
         outcome="fatal", reason=reason, fix=conditions.MORE_MEMORY_FIX if conditions.OUT_OF_MEMORY in how else ""
     )
+
+
+def _unrecovered(report: Report) -> PastFailure | None:
+    """The last failure, if no step was taken since."""
+    past = report.failures[-1] if report.failures else None
+    return past if past and past.time > (report.progress.resumed_at or 0.0) else None
 
 
 def _finished(pod: Object) -> str:

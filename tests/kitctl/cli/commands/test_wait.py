@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -25,15 +26,60 @@ PENDING = JobFacts(
 )
 
 
-def test_each_change_of_phase_or_reason_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    quota = msgspec.structs.replace(PENDING, note="exceeded quota: small")
-    ends = msgspec.structs.replace(quota, result="Cancelled")
-    known = iter([PENDING, PENDING, quota, quota, ends])
-    target: Any = SimpleNamespace(poll_seconds=0.0, job=lambda _namespace, _name: next(known))
-    with pytest.raises(JobCancelled):
+QUOTA: Final = 'pods "run-0" is forbidden: exceeded quota: small'
+
+
+def told(capsys: pytest.CaptureFixture[str], *known: JobFacts) -> list[str]:
+    """What waiting prints while a job has these states."""
+    states = iter(known)
+    target: Any = SimpleNamespace(poll_seconds=0.0, job=lambda _namespace, _name: next(states))
+    with suppress(JobCancelled):
         wait_until_end(Job(target=target, namespace="team", name="run"), None)
-    assert capsys.readouterr().err.splitlines() == [
-        "run: Pending",
-        "run: Pending (exceeded quota: small)",
-        "run: Cancelled",
-    ]
+    return capsys.readouterr().err.splitlines()
+
+
+def pending(note: str) -> JobFacts:
+    return msgspec.structs.replace(PENDING, note=note)
+
+
+CANCELLED: Final = msgspec.structs.replace(PENDING, result="Cancelled")
+
+
+def test_each_change_of_phase_or_cause_is_printed_once_with_its_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    quota = pending(QUOTA)
+    cause, fix, then = "the namespace's quota small is used up", "fix", "then"
+    first, second, third, fourth, last = told(capsys, PENDING, PENDING, quota, quota, PENDING, quota, CANCELLED)
+    assert (first, second, last) == ("run: Pending", f"run: Pending ({cause})", "run: Cancelled")
+    assert third.startswith(f"  {fix}: ")
+    assert fourth.startswith(f"  {then}: it starts by itself")
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [
+        [
+            'ErrImagePull: rpc error: failed to pull image "no/such:1"',
+            'ImagePullBackOff: rpc error: failed to pull image "no/such:1"',
+        ],
+        [f'FailedCreate: Error creating: pods "run-{at}-{tail}" is odd' for at, tail in ((0, "x7x9q"), (1, "mmmmm"))],
+        [f"0/{nodes} nodes are available: {nodes} are strange" for nodes in (3, 4)],
+    ],
+)
+def test_flips_of_a_pull_pods_names_and_counts_are_no_other_cause(
+    notes: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = told(capsys, *map(pending, notes * 3), CANCELLED)
+    assert len([line for line in lines if line.startswith("run: Pending")]) == 1
+
+
+def test_another_cause_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, pending("exit code 3: a"), pending("exit code 4: a"), pending("odd"), CANCELLED)
+    assert len([line for line in lines if line.startswith("run: Pending")]) == 3
+
+
+def test_the_cause_of_a_failure_without_another_try_is_left_to_the_error(capsys: pytest.CaptureFixture[str]) -> None:
+    retried = pending("rank 1 failed (ValueError: no), restart 1 of 1")
+    last = pending("rank 0 failed (KeyError: 'x'), no restart left of 1")
+    lines = told(capsys, retried, last, CANCELLED)
+    assert lines[0] == "run: Pending (rank 1: ValueError: no)"
+    assert not [line for line in lines if "KeyError" in line]

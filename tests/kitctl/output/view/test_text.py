@@ -102,17 +102,43 @@ def test_a_failed_job_shows_the_first_failure_s_traceback() -> None:
         outcome="fatal", reason="rank 1 failed", rank=1, node=0, traceback="Traceback:\n  x\nValueError: no\n"
     )
     page = job_page(replace(RUNNING, phase="Failed", reason="rank 1 failed", failure=failure), now=200.0)
-    assert "Phase      Failed: rank 1 failed" in page
+    assert page[1:3] == ["Phase      Failed", "Why        rank 1 failed"]
     assert page[-4:] == ["Traceback of rank 1 on node 0:", "  Traceback:", "    x", "  ValueError: no"]
     assert not [line for line in page if line.startswith("Fix")]
 
 
 def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> None:
     failure = Termination(outcome="fatal", rank=1, node=0, error="exit code 3", fix="do it", lines=("a", "no data"))
-    page = job_page(replace(RUNNING, phase="Failed", reason="x", failure=failure), now=200.0)
-    assert page[2] == "Fix        do it"
+    page = job_page(replace(RUNNING, phase="Failed", reason="at last", failure=failure), now=200.0)
+    assert page[1:4] == ["Phase      Failed: at last", "Why        rank 1: exit code 3", "Fix        do it"]
     assert page[-3:] == ["Last lines of rank 1 on node 0:", "  a", "  no data"]
     assert failure_lines(Termination(outcome="fatal", node=0, error="exit code 3")) == failure_lines(None) == []
+
+
+def test_a_page_says_no_sentence_twice() -> None:
+    error = "ValueError: no such shard"
+    past = PastFailure(time=1.0, node=1, rank=1, cause=error)
+    recovery = RecoveryTimings(cause=f"node 1: rank 1 failed ({error}), restart 1 of 2", stop=0.1)
+    failure = Termination(
+        outcome="fatal", reason=f"rank 1 failed ({error}), no restart left of 2", rank=1, node=1, error=error,
+        traceback=f'Traceback:\n  File "/a/train.py", line 7\n{error}\n',
+    )  # fmt: skip
+    failed = replace(RUNNING, phase="Failed", reason=f"node 1: {failure.reason}", failure=failure)
+    page = job_page(replace(failed, failures=(past, past), last_recovery=recovery), now=200.0)
+    assert "\n".join(page).count(error) == 1
+    assert page[1:3] == [
+        "Phase      Failed: node 1: rank 1 failed, no restart left of 2",
+        f"Why        rank 1: {error}",
+    ]
+    assert "Failures   rank 1 of node 1, 2 times (as above)" in page
+    waits = 'FailedMount: a volume "cfg" is busy'
+    node = NodeState(
+        index=0, state="Pending", ranks=(), pod="x-0", host="", restarts=0, since=None, reason=waits
+    )  # fmt: skip
+    page = job_page(replace(RUNNING, phase="Pending", reason=waits, nodes=(node,)), now=200.0)
+    assert "\n".join(page).count(waits) == 1
+    assert page[1].split() == ["Phase", "Pending"]
+    assert page[-1].endswith("as above")
 
 
 def test_status_shows_the_number_and_causes_of_failures() -> None:

@@ -10,7 +10,9 @@ import pytest
 from kitctl.base import names
 from kitctl.kinds import of_object
 from kitctl.kinds.pytorch_job import REPLICA_INDEX
+from kitctl.output.view.text import job_page
 from kitctl.state import phase as state
+from kitctl.state.why.explain import explain
 from kitctl.targets.cluster.read import job_facts
 from tests.kitctl.targets.cluster.recorded import recorded
 
@@ -80,6 +82,28 @@ def test_a_failed_job_without_a_report_shows_the_controllers_reason() -> None:
     failure = recorded("failed-pytorchjob")._replace(pods=[]).facts().failure
     assert failure is not None
     assert failure.reason == 'PyTorchJobFailed: job "fails" is failing because "Worker" replica(s) failed.'
+
+
+@pytest.mark.parametrize(
+    ("policy", "resumed_at", "cause"),
+    [
+        ("PodFailurePolicy", 1.0, "rank 3: ValueError: no such shard"),
+        ("PodFailurePolicy", 10.0, "PodFailurePolicy: exit code 78"),  # they had recovered from it
+        ("DeadlineExceeded", 1.0, "DeadlineExceeded: exit code 78"),
+    ],
+)
+def test_once_the_pods_are_gone_the_report_has_the_cause(policy: str, resumed_at: float, cause: str) -> None:
+    known = recorded("failed-pytorchjob")._replace(pods=[])
+    past = {"time": 9.0, "node": 1, "rank": 3, "cause": "ValueError: no such shard"}
+    report = {"failures": [past], "progress": {"resumedAt": resumed_at}}
+    (failed,) = (one for one in known.job["status"]["conditions"] if one["type"] == "Failed")
+    failed |= {"reason": policy, "message": "exit code 78"}
+    job = state.derive(known._replace(config_map={"data": {"report": json.dumps(report)}}).facts())
+    assert explain(job, 10.0).cause == cause
+    page = job_page(job, 10.0)
+    assert f"Why         {cause}" in page or f"Why        {cause}" in page
+    if cause.startswith("rank"):
+        assert "node 1: PodFailurePolicy: exit code 78" in page[1]
 
 
 def test_the_last_pods_end_is_shown_after_too_many_losses() -> None:

@@ -1,0 +1,58 @@
+"""What a page leaves out, since it has said it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kitctl.state.why.repeats import says, shorter, topic, unsaid
+
+CUT = f"{'x' * 99}…"
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "left"),
+    [
+        ("node 1: rank 1 failed (KeyError: 'x (y)'), no restart left of 2", "rank 1: KeyError: 'x (y)'",
+         "node 1: rank 1 failed, no restart left of 2"),
+        (f"node 1: rank 1 failed ({CUT}), no restart left of 2", f"rank 1: {'x' * 120}",
+         "node 1: rank 1 failed, no restart left of 2"),
+        ("exceeded quota: small", "exceeded quota: small", ""),
+        ("node 0: no torch (see (it))", "no torch (see (it))", "node 0"),
+        ("node 0: the image lacks torch", "another cause", "node 0: the image lacks torch"),
+        ("node 0: a very long one", "a very…one", "node 0: a very long one"),
+        ("ranks wait", "", "ranks wait"),
+        ("", "a cause", ""),
+        ("", "", ""),
+    ],
+)  # fmt: skip
+def test_what_a_reason_says_besides_the_cause(reason: str, cause: str, left: str) -> None:
+    assert shorter(reason, cause) == left
+
+
+def test_only_a_last_line_that_was_told_is_left_out() -> None:
+    assert unsaid(["KeyError: 'x'", "at 1", "KeyError: 'x'"], "rank 1: KeyError: 'x'") == ["KeyError: 'x'", "at 1"]
+    assert unsaid(["KeyError: 'x'", "at 1"], "rank 1: KeyError: 'x'") == ["KeyError: 'x'", "at 1"]
+    assert unsaid([], "a") == []
+    assert not says("a cause", "")
+    assert not says("", "a text")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ('ErrImagePull: back-off 20s "x:1"', 'ImagePullBackOff: back-off 40s "x:1"'),
+        ("pod run-0-x7x9q is odd", "pod run-1-mmmmm is odd"),
+        ("0/4 nodes are available", "0/5 nodes are available"),
+        ("rank 1: step 30 of 10.0.0.1:29500", "rank 2: step 31 of 10.0.0.2:29500"),
+    ],
+)
+def test_counts_pods_and_steps_of_a_pull_are_no_other_topic(one: str, other: str) -> None:
+    assert topic(one, "run") == topic(other, "run")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("exit code 3", "exit code 4"), ("SIG9", "SIG11"), ("KeyError: a", "KeyError: b"), ("float32", "float16")],
+)
+def test_another_error_is_another_topic(one: str, other: str) -> None:
+    assert topic(one, "run") != topic(other, "run")
