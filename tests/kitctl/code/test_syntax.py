@@ -36,3 +36,10 @@ def test_warnings_of_the_parser_are_not_printed() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert syntax.mistake("a.py", 'print("\\d")\n') == ""
+
+
+def test_a_script_that_two_checks_ask_about_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(syntax.ast, "parse", parsed.append)
+    assert [syntax.mistake("train.py", "print(1) # once") for _ in range(2)] == ["", ""]
+    assert parsed == ["print(1) # once"]
