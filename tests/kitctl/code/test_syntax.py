@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 
 import pytest
@@ -40,6 +41,6 @@ def test_warnings_of_the_parser_are_not_printed() -> None:
 
 def test_a_script_that_two_checks_ask_about_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
-    monkeypatch.setattr(syntax.ast, "parse", parsed.append)
+    monkeypatch.setattr(ast, "parse", parsed.append)
     assert [syntax.mistake("train.py", "print(1) # once") for _ in range(2)] == ["", ""]
     assert parsed == ["print(1) # once"]
