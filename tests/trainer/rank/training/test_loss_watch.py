@@ -168,8 +168,11 @@ def test_a_loss_that_recovers_is_warned_about_once(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out == "", "rank 0 says it"
 
 
-def test_a_run_that_stops_ends_at_the_first_step_and_goes_on_from_a_finite_snapshot(tmp_path: Path) -> None:
-    """Step 4 makes the weights NaN, which the loss of step 5 shows; a snapshot was taken in between."""
+def test_a_run_that_stops_ends_at_the_next_step_and_goes_on_from_a_finite_snapshot(tmp_path: Path) -> None:
+    """Step 4 makes the weights NaN, which the loss of step 5 shows, read along with step 6; step 4 is a snapshot.
+
+    Each step waits for the snapshot before it, so that the snapshots are the same on a machine of any speed.
+    """
     stop = {"policy__on_non_finite": "stop"}
     starts = []
     for lr in (math.nan, 0.001):
@@ -183,11 +186,11 @@ def test_a_run_that_stops_ends_at_the_first_step_and_goes_on_from_a_finite_snaps
         ):
             for done in run.steps(8):
                 starts.append(done)
+                settled(run)
                 optimizer.param_groups[0]["lr"] = lr if done == 3 else 0.001
                 loss = square(model, torch.ones(1, 2))
                 loss.backward()
                 optimizer.step()
                 run.step(loss)
-                settled(run)
     assert not saved(tmp_path)[8].not_finite
-    assert starts == [*range(5), *range(2, 8)]
+    assert starts == [*range(6), *range(2, 8)]
