@@ -148,8 +148,8 @@ class FrameworkRun:
         self._report.flush()
         self.world.heartbeat.beat(Phase.FINISHING)
 
-    def _show(self, step: Step | None) -> None:
-        if step is not None:
+    def _show(self, steps: list[Step]) -> None:
+        for step in steps:
             self._report.step(step)
 
 

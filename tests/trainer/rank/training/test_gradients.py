@@ -97,8 +97,8 @@ def learned(dtype: torch.dtype, rank: int = 0) -> dict[str, Any]:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         found, losses, received = list[Tensor](), list[float](), list[dict[str, bool]]()
 
-        def read(step: Step | None) -> None:
-            if step:
+        def read(steps: list[Step]) -> None:
+            for step in steps:
                 losses.append(step.loss)
                 received.append(asdict(sync.received))
 
@@ -332,8 +332,8 @@ def learn_with_options(rank: int, port: int, out: Path) -> None:
                 model.zero_grad()
                 mean = gradients.backward(parts, lambda: StepMessage(stop=rank == 1, written=True, copied=rank == 0))
                 step = Step(number=number, generation=1, cursor=Cursor(), ids=[], size=4)
-                losses += [one.loss for one in [sync.send(step, mean)] if one]
-            losses += [one.loss for one in [sync.flush()] if one]
+                losses += [one.loss for one in sync.send(step, mean)]
+            losses += [one.loss for one in sync.flush()]
             found = {key: one.grad.clone() for key, one in model.named_parameters() if one.grad is not None}
             results[name] = found, losses, asdict(sync.received)
         torch.save(results, out)

@@ -39,14 +39,12 @@ def sent(loss: float, message: StepMessage) -> PendingMean:
 
 def test_a_step_is_read_after_the_next_one() -> None:
     sync = StepSync(WORLD)
-    assert sync.flush() is None
-    assert sync.send(step(1), sent(0.5, StepMessage())) is None
-    first = sync.send(step(2), sent(0.25, StepMessage(stop=True, due=True)))
-    assert first is not None
+    assert sync.flush() == []
+    assert sync.send(step(1), sent(0.5, StepMessage())) == []
+    [first] = sync.send(step(2), sent(0.25, StepMessage(stop=True, due=True)))
     assert (first.number, first.loss) == (1, 0.5)
     received = [sync.received]
-    second = sync.flush()
-    assert second is not None
+    [second] = sync.flush()
     assert (second.number, second.loss) == (2, 0.25)
     received.append(sync.received)
     assert received == [StepMessage(), StepMessage(stop=True, due=True)]
@@ -55,9 +53,9 @@ def test_a_step_is_read_after_the_next_one() -> None:
 def test_snapshot_flags_are_reset_if_no_new_message_arrives() -> None:
     sync = StepSync(WORLD)
     sync.send(step(1), sent(0.5, StepMessage(stop=True, written=True, due=True, copied=True)))
-    assert sync.flush() is not None
+    assert len(sync.flush()) == 1
     assert sync.received == StepMessage(stop=True, written=True, due=True, copied=True)
-    assert sync.flush() is None
+    assert sync.flush() == []
     assert sync.received == StepMessage(stop=True)
 
 

@@ -26,7 +26,6 @@ from kittrain.rank.training.own_objects import OwnObjects, is_shared
 from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
-from kittrain.rank.training.step_sync import average_message
 from kittrain.rank.training.taken import Taken
 from kittrain.rank.training.taken_ahead import BackwardPasses
 from kittrain.rank.world import rng
@@ -194,7 +193,7 @@ class Run:
             RuntimeError: the run was not entered.
         """
         self._check_entered()
-        mean = average_message(loss, self._session.message(), self._world, samples=samples or 0)
+        mean = self._session.average(loss, samples or 0)
         self._own.generators = None
         backward = self._backward.take()
         ids, size = self._taken.end_step(backward)

@@ -10,15 +10,18 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
+from torch import Tensor
+
 from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.completion import mark_finished
 from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training.loss_watch import LossWatch
+from kittrain.rank.training.message_batch import MessageBatch
 from kittrain.rank.training.report import Plan, ProgressReporter
 from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
-from kittrain.rank.training.step_sync import PendingMean, Step, StepMessage, StepSync, StopRequest
+from kittrain.rank.training.step_sync import Mean, Step, StepMessage, StepSync, StopRequest
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor, Order
 from kittrain.system.heartbeat import Phase
@@ -78,6 +81,8 @@ class Session:
         self._on_step = on_step
         self._snapshots = SnapshotManager(world, state, order, own)
         self._sync = StepSync(world)
+        # Whether a snapshot is written is then known long before the next one is due.
+        self._messages = MessageBatch(world, self.message, most=min(every, memory_every or every) // 4)
         self._losses = LossWatch(world)
         self._request = StopRequest()
         self._stack = ExitStack()
@@ -119,6 +124,15 @@ class Session:
             copied=self._snapshots.memory_ready,
         )
 
+    def average(self, loss: Tensor | float | None, samples: int = 0) -> Mean:
+        """Average the messages of a step that ends, where nothing else of the loop's carries them. Collective.
+
+        Args:
+            loss: of this rank; None: not known.
+            samples: of this rank in the step; 0: not known.
+        """
+        return self._messages.add(loss, samples)
+
     def begin(self, epoch: int | None = None, details: str = "") -> None:
         """Report where training starts.
 
@@ -138,10 +152,8 @@ class Session:
         self.report.begin(steps, epoch)
         world.print(f"{start} with {ranks} on {world.device.type}{details}")
 
-    def send(
-        self, cursor: Cursor, mean: PendingMean, *, ids: list[int], size: int, epoch: int, has_loss: bool = True
-    ) -> None:
-        """A step has ended; the one before it is reported.
+    def send(self, cursor: Cursor, mean: Mean, *, ids: list[int], size: int, epoch: int, has_loss: bool = True) -> None:
+        """A step has ended; those before it are reported, once they are exchanged.
 
         Args:
             cursor: of the data, after it.
@@ -162,11 +174,11 @@ class Session:
             has_loss=has_loss,
         )
         self._world.heartbeat.beat(Phase.SYNCING, step=step.number)
-        self._report_step(self._sync.send(step, mean))
+        self._report(self._sync.send(step, mean))
 
     def flush(self) -> None:
-        """Report the last step."""
-        self._report_step(self._sync.flush())
+        """Report the last steps."""
+        self._report(self._sync.flush())
 
     def save_or_drain(self, metrics: Mapping[str, float] = NO_METRICS) -> None:
         """Take a snapshot, or begin one if it is due.
@@ -251,11 +263,10 @@ class Session:
         self._world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
         raise Drained
 
-    def _report_step(self, step: Step | None) -> None:
-        if step is None:
-            return
-        self._losses.step(step)
-        self.report.warning, self.report.not_finite_steps = self._losses.warning, self._losses.count
-        self.report.step(step)
-        if self._on_step:
-            self._on_step(step)
+    def _report(self, steps: list[Step]) -> None:
+        for step in steps:
+            self._losses.step(step)
+            self.report.warning, self.report.not_finite_steps = self._losses.warning, self._losses.count
+            self.report.step(step)
+            if self._on_step:
+                self._on_step(step)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import torch
 import torch.distributed as dist
@@ -123,8 +123,25 @@ class MessageEncoder:
         return first, others
 
 
+class Mean(Protocol):
+    """The mean of the ranks' losses, and how many ranks set each flag; with their samples, if these were sent.
+
+    Attributes:
+        sent: whether this rank has sent its part; if not, reading the mean sends it.
+    """
+
+    @property
+    def sent(self) -> bool:
+        """See above."""
+        ...
+
+    def read(self) -> list[float]:
+        """Wait for them."""
+        ...
+
+
 class PendingMean:
-    """The mean of the ranks' losses, and how many ranks set each flag; available once it is read, once.
+    """A ``Mean`` that is being computed; it can be read once.
 
     Args:
         values: these numbers (5,), once ``work`` is done; without ``work`` they may change afterwards. A list is
@@ -132,6 +149,8 @@ class PendingMean:
         work: the collective that computes them.
         parts: what the first number, a sum of losses, is still to be divided by.
     """
+
+    sent: Final = True
 
     def __init__(self, values: Tensor | list[float], work: dist.Work | None = None, *, parts: int = 1) -> None:
         self._parts = parts
@@ -205,7 +224,7 @@ def all_reduce_message(loss: Tensor, message: StepMessage, *, samples: int | Non
         message: this rank's.
         samples: of this rank in the step, to be added up; None: not known.
     """
-    return _summed_up(_sum_encoder(loss.device).encode(message, loss.detach(), samples))
+    return summed_up(_sum_encoder(loss.device).encode(message, loss.detach(), samples))
 
 
 def average_message(
@@ -223,16 +242,23 @@ def average_message(
     """
     if world.device.type != "cpu" or (isinstance(loss, Tensor) and (type(loss) is not Tensor or not loss.is_cpu)):
         values = _sum_encoder(world.device).encode(message, _on_device(loss, world.device), samples)
-        return _summed_up(values, parts=world.size)
+        return summed_up(values, parts=world.size)
     value = math.nan if loss is None else loss.item() if isinstance(loss, Tensor) else loss
     numbers = [value, message.stop, message.written, message.due, message.copied, samples]
     if world.size == 1:
         return PendingMean(numbers)
-    return _summed_up(torch.tensor(numbers, dtype=torch.float64), parts=world.size)
+    return summed_up(torch.tensor(numbers, dtype=torch.float64), parts=world.size)
 
 
-def _summed_up(values: Tensor, *, parts: int = 1) -> PendingMean:
-    """The group's own method: ``dist.all_reduce`` checks arguments and writes logs, for a quarter more time."""
+def summed_up(values: Tensor, *, parts: int = 1) -> PendingMean:
+    """Start to add up the ranks' numbers. Collective.
+
+    By the group's own method: ``dist.all_reduce`` checks arguments and writes logs, for a quarter more time.
+
+    Args:
+        values: of this rank; the first is a loss. They are overwritten.
+        parts: what the sum of losses is to be divided by.
+    """
     group = dist.group.WORLD
     work = group.allreduce([values], _asynchronous()) if group and group.size() > 1 else None
     return PendingMean(values, work, parts=parts)
@@ -247,7 +273,7 @@ def _asynchronous() -> dist.AllreduceOptions:
 
 
 class StepSync:
-    """Reads each step's mean one step later. Collective: all ranks send and flush at the same steps.
+    """Reads each step's mean one step after it was sent. Collective: all ranks send and flush at the same steps.
 
     Attributes:
         received: the ranks' messages combined, as of the last step read; equal on all ranks. ``stop`` and ``due`` are
@@ -256,27 +282,37 @@ class StepSync:
 
     def __init__(self, world: World) -> None:
         self._all_ranks = world.size - 0.5  # counts are rounded
-        self._pending: tuple[Step, PendingMean] | None = None
+        self._pending: list[tuple[Step, Mean]] = []
+        self._sent = True  # with the last step, what is pending was
         self.received = StepMessage()
 
-    def send(self, step: Step, mean: PendingMean) -> Step | None:
-        """Add a step, and read the one before it, if any.
+    def send(self, step: Step, mean: Mean) -> list[Step]:
+        """Add a step, and read those before it, if they are sent.
 
         Args:
             step: without its loss.
             mean: of the messages that the ranks send with it.
         """
-        previous = self.flush()
-        self._pending = step, mean
-        return previous
+        read: list[Step] = []
+        if self._sent:
+            read = self.flush()
+        else:
+            self._forget()
+        self._pending.append((step, mean))
+        self._sent = mean.sent
+        return read
 
-    def flush(self) -> Step | None:
-        """Read the last step, if it has not been read yet; else only a received ``stop`` stays set."""
-        if self._pending is None:
-            self.received = StepMessage(stop=self.received.stop)
-            return None
-        step, mean = self._pending
-        self._pending = None
+    def flush(self) -> list[Step]:
+        """Read the last steps, if they have not been read yet; else only a received ``stop`` stays set."""
+        if not self._pending:
+            self._forget()
+            return []
+        pending, self._pending = self._pending, []
+        for step, mean in pending:
+            self._read(step, mean)
+        return [step for step, _ in pending]
+
+    def _read(self, step: Step, mean: Mean) -> None:
         step.loss, stop, written, due, copied, *samples = mean.read()
         self.received = StepMessage.of(
             stop=stop > ANY_RANK,
@@ -286,7 +322,10 @@ class StepSync:
         )
         if samples and not step.size:
             step.size = round(samples[0])
-        return step
+
+    def _forget(self) -> None:
+        """Nothing has been received: the flags are those of one step."""
+        self.received = StepMessage.of(stop=self.received.stop, written=False, due=False, copied=False)
 
 
 class StopRequest:
