@@ -53,7 +53,7 @@ def test_a_launcher_in_each_rank_is_a_warning_in_log_and_status(tmp_path: Path, 
         (["python", "-m", "accelerate.commands.launch", "--num-processes=2", "train.py"], 2),
         (["accelerate", "launch", "--cpu", "--num_processes", "2", "train.py"], 2),
         (["accelerate", "launch", "--mixed_precision", "no", "--cpu", "train.py"], 0),
-        (["accelerate", "launch", "--config_file", "8.yaml", "--cpu", "train.py"], 1),
+        (["accelerate", "launch", "--config_file", "nowhere.yaml", "--cpu", "train.py"], 0),
         (["accelerate", "launch", "--cpu", "--num_processes", "1", "train.py"], 0),
         ("exec torchrun --standalone --nnodes=1 --nproc-per-node 2 train.py", 2),
         (["torchrun", "--nnodes", "2", "--nproc-per-node", "4", "train.py"], 0),
@@ -66,4 +66,24 @@ def test_a_launcher_in_each_rank_is_a_warning_in_log_and_status(tmp_path: Path, 
     ],
 )
 def test_what_starts_processes_of_its_own(command: object, number: int) -> None:
-    assert processes(command) == number
+    assert processes(command, {"HF_HOME": "/nowhere"}) == number
+
+
+YAML = "compute_environment: LOCAL_MACHINE\nnum_machines: {machines}\nnum_processes: {processes}\nuse_cpu: true\n"
+JSON = '{{\n  "num_machines": {machines},\n  "num_processes": {processes},\n  "use_cpu": true\n}}\n'
+
+
+@pytest.mark.parametrize(("name", "text"), [("default_config.yaml", YAML), ("default_config.json", JSON)])
+def test_what_accelerate_config_wrote_counts(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "accelerate").mkdir()
+    file, home = tmp_path / "accelerate" / name, {"HF_HOME": str(tmp_path)}
+    plain, named = "accelerate launch --cpu train.py", f"accelerate launch --config_file {file} train.py"
+    file.write_text(text.format(machines=1, processes=2))
+    assert [processes(one, home) for one in (plain, named, "torchrun train.py")] == [2, 2, 1]
+    assert processes(f"{plain[:17]} --num_processes 1 --cpu train.py", home) == 0
+    file.write_text(text.format(machines=1, processes=1))
+    assert [processes(one, home) for one in (plain, named)] == [0, 1]
+    file.write_text(text.format(machines=2, processes=4))
+    assert [processes(one, home) for one in (plain, named)] == [0, 0], "one world of both machines"
+    file.write_bytes(b"num_processes: \xff")
+    assert processes(plain, home) == 0

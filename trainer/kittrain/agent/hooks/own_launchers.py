@@ -24,7 +24,8 @@ from kittrain.system.imports import after_import
 ACCELERATE: Final = r"accelerate([-\s]|\.commands\.)launch"
 LAUNCHER: Final = re.compile(rf"(^|[/\s])(torchrun|torch\.distributed\.(run|launch)|{ACCELERATE})\s+\S")
 ON_CPUS: Final = re.compile(rf"{ACCELERATE}(\s+(?!\S+\.py\b)\S+)*?\s+--cpu\s")  # an option before the script
-CONFIGURED: Final = "--config_file"  # may have a number of processes
+CONFIGURED: Final = re.compile(r"--config_file[=\s]+(\S+)")
+COUNT: Final = re.compile(r"^\W*num_(processes|machines)\W+(\d+)", re.MULTILINE)  # in YAML and JSON alike
 PROCESSES: Final = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[=\s]+(\d+)")
 NODES: Final = re.compile(r"--(?:nnodes|num[-_]machines)[=\s]+(?:1:)?(\d+)")
 
@@ -39,7 +40,7 @@ def watch(environ: Mapping[str, str] = os.environ) -> None:
     after_import("subprocess", lambda module: _as_program(module, tell))
 
 
-def processes(command: object) -> int:
+def processes(command: object, environ: Mapping[str, str] = os.environ) -> int:
     """How many processes a command starts on this machine alone; 0: it is no launcher, or one for several machines.
 
     It is 0, too, for ``accelerate launch --cpu`` without a number of processes: it starts one, with the rank's
@@ -47,6 +48,7 @@ def processes(command: object) -> int:
 
     Args:
         command: as ``subprocess`` takes it.
+        environ: of this process.
     """
     if isinstance(command, Sequence) and not isinstance(command, str | bytes):
         words = shlex.join(os.fsdecode(word) for word in command if isinstance(word, str | bytes | os.PathLike))
@@ -56,9 +58,25 @@ def processes(command: object) -> int:
     if not LAUNCHER.search(words) or (nodes and int(nodes[1]) > 1):
         return 0
     number = PROCESSES.search(words)
-    count = max(int(number[1]), 1) if number else 1
-    takes_place = count == 1 and ON_CPUS.search(words) and CONFIGURED not in words
-    return 0 if takes_place else count
+    configured = _configured(words, environ) if re.search(ACCELERATE, words) else {}
+    if int(configured.get("machines", 1)) > 1 and not nodes:
+        return 0
+    count = max(int(number[1] if number else configured.get("processes", 1)), 1)
+    return 0 if count == 1 and ON_CPUS.search(words) else count
+
+
+def _configured(words: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """The numbers of processes and machines in Accelerate's configuration, as far as it has them.
+
+    Without a file on the command line it is the default one, which ``accelerate config`` writes.
+    """
+    home = Path(environ.get("HF_HOME") or Path(environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
+    named = CONFIGURED.search(words)
+    files = [Path(named[1])] if named else [home / "accelerate" / f"default_config.{end}" for end in ("json", "yaml")]
+    for file in files:
+        with suppress(OSError, RuntimeError, ValueError):  # no such file, no home, not text
+            return dict(COUNT.findall(file.expanduser().read_text(encoding="utf-8")))
+    return {}
 
 
 def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:
