@@ -137,11 +137,13 @@ bench-recovery-spare: setup ## The same with a node that stands by; needs root; 
 bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and a lost machine on the test cluster; resumable
 bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
+# A benchmark's module, in whichever folder: recovery -> bench.recovery.recovery.
+module = $(subst /,.,$(basename $(wildcard bench/$(1).py bench/*/$(1).py)))
 bench-recovery bench-recovery-spare bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
-	@$(PY) -m bench.$(subst -,_,$(@:bench-%=%)) $(MORE)
-	@$(if $(filter bench-compare,$@),$(PY) -m bench.compare_plots)
+	@$(PY) -m $(call module,$(subst -,_,$(@:bench-%=%))) $(MORE)
+	@$(if $(filter bench-compare,$@),$(PY) -m bench.comparison.plots)
 	@$(PY) -m bench.tables
 
 # -- with a GPU: uses the torch of GPU_PYTHON, without `make setup` ----------------------------------------------------
@@ -156,7 +158,7 @@ test-gpu: ## Run the tests that need a GPU, with GPU_PYTHON's torch; not part of
 .PHONY: bench-gpu
 bench-gpu: ## Overhead of the trainer on a GPU, compared with bare DDP, torchrun and DCP; not part of `make bench`
 	@$(GPU_PATH) $(GPU_PYTHON) -m bench.gpu
-	@$(GPU_PATH) $(GPU_PYTHON) -m bench.compare --device cuda
+	@$(GPU_PATH) $(GPU_PYTHON) -m bench.comparison.compare --device cuda
 	@$(GPU_PYTHON) -m bench.tables
 
 # -- on a real cluster: docs/cluster-tests.md -----------------------------------------------------------------------

@@ -22,10 +22,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 
-from bench import gpu_recovery, hooks, loop
 from bench.measure import Result, interval, save
-from bench.snapshot import measure_alone, measure_slowdown
-from bench.snapshot_methods import Done, Method, Methods
+from bench.recovery import gpu_recovery
+from bench.snapshots.methods import Done, Method, Methods
+from bench.snapshots.snapshot import measure_alone, measure_slowdown
+from bench.steps import hooks, loop
 from kitjob.job_keys import JobKeys
 from kitjob.sections import Snapshots
 from kittrain import World

@@ -45,7 +45,7 @@ FAST, SLOW = ((*SPREAD, str(max(least, os.cpu_count() or 1)) if WORKERS == "auto
 CLUSTER: Final = (*SPREAD, "4")
 # Run after the cluster tests, since creating the cluster builds helm, and short tests at the end keep all workers busy.
 HELM_TESTS: Final = "tests/charts"
-CHAOS: Final = "tests/cluster/test_chaos.py::test_fifty_random_faults_do_not_change_the_result"
+CHAOS: Final = "tests/cluster/faults/test_chaos.py::test_fifty_random_faults_do_not_change_the_result"
 
 BUILT: Final = "not controllers"  # of the tests for which the cluster of `make test` is enough
 

@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from tests.cluster.release import Release
 
 # These files' tests run before all others, so that no worker waits for a long one at the end.
-LONGEST: Final = ("faults", "lifecycle", "requirements", "training", "drained", "kinds", "workdir", "kueue", "chart")
+LONGEST: Final = (
+    "faults/test_faults",
+    "read/test_lifecycle",
+    "submit/test_requirements",
+    "kinds/test_training",
+    "faults/test_drained",
+    "kinds/test_kinds",
+    "submit/test_workdir",
+    "platform/test_kueue",
+    "kinds/test_chart",
+)
+HERE: Final = Path(__file__).parent
 
-collect_ignore_glob = [] if os.environ.get("KIT_CLUSTER_TESTS") == "1" else ["test_*.py"]
+collect_ignore_glob = [] if os.environ.get("KIT_CLUSTER_TESTS") == "1" else ["*test_*.py"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,9 +47,9 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.parent == Path(__file__).parent and controllers.needed_by(item):
+        if item.path.is_relative_to(HERE) and controllers.needed_by(item):
             item.add_marker("controllers")
-    order = {Path(__file__).with_name(f"test_{name}.py"): place for place, name in enumerate(LONGEST)}
+    order = {HERE / f"{name}.py": place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
 
 

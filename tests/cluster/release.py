@@ -13,8 +13,8 @@ import pytest
 from tests.charts.helm import PLATFORM, helm
 from tests.cluster.commands import kitctl
 from tests.cluster.kubectl import Object, kubectl
-from tests.cluster.test_permissions import Kit
-from tests.cluster.test_refusals import kubeconfig_with
+from tests.cluster.platform.test_permissions import Kit
+from tests.cluster.submit.test_refusals import kubeconfig_with
 
 CLAIM: Final = "kitctl-shared"
 FORBIDDEN: Final = "is forbidden: User"

@@ -1,4 +1,4 @@
-"""Twelve random faults in one job on this machine, or CHAOS_FAULTS; on a cluster: tests/cluster/test_chaos.py."""
+"""Twelve random faults in one job on this machine, or CHAOS_FAULTS; on a cluster: tests/cluster/faults."""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ def test_the_nearest_run_first_and_what_no_longer_fits_is_left() -> None:
 
 
 def test_neither_the_clusters_tests_nor_deleted_ones_are_candidates() -> None:
-    found = dict.fromkeys(("tests/cluster/test_submit.py", "tests/repo/test_gone.py", "tests/trainer/loops.py"), 1)
+    found = dict.fromkeys(
+        ("tests/cluster/submit/test_submit.py", "tests/repo/test_gone.py", "tests/trainer/loops.py"), 1
+    )
     assert not candidates(ROOT, found, {})
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks on the test cluster; what runs in its pods imports nothing of it."""

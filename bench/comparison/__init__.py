@@ -1,0 +1,1 @@
+"""One model trained in different ways, and the plots of it."""

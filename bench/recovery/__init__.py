@@ -1,0 +1,1 @@
+"""Time from a fault to the next optimizer step."""

@@ -1,6 +1,0 @@
-"""``bench.recovery`` with a fixed size and a node that stands by. Needs root."""
-
-from bench.recovery import main
-
-if __name__ == "__main__":
-    main("recovery-spare")

@@ -1,0 +1,1 @@
+"""Rendezvous of thousands of agents."""

@@ -1,0 +1,1 @@
+"""What snapshots, restores and model files cost, in time and memory."""

@@ -1,0 +1,1 @@
+"""What the trainer, its hooks and virtual ranks cost in each step."""
