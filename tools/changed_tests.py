@@ -55,9 +55,11 @@ UNSEEN: Final = (
 )
 # Files that are no Python -> the tests that read them.
 DATA: Final = (
-    ("manifests/*", ("tests/kitctl/render/*", "tests/kitctl/kinds/*", "tests/contract/test_manifests.py")),
-    ("charts/*", ("tests/charts/*", "tests/kitctl/kinds/*", "tests/contract/*", "tests/repo/test_release.py")),
-    ("tests/cases/*", ("tests/kitctl/render/*", "tests/charts/*", "tests/contract/*")),
+    ("manifests/*", ("tests/kitctl/render/*", "tests/kitctl/kinds/*")),
+    ("charts/*", ("tests/charts/*", "tests/kitctl/kinds/*", "tests/repo/test_release.py")),
+    ("charts/training-job/files/*", ("tests/kitctl/code/test_bootstrap.py",)),
+    ("charts/platform/files/*", ("tests/trainer/agent/metrics/test_monitoring.py",)),
+    ("tests/cases/*", ("tests/kitctl/render/*", "tests/charts/*")),
     ("tests/golden/*", ("tests/kitctl/render/*",)),
     ("docs/*", ("tests/repo/*", "tests/bench/test_tables.py", "tests/kitctl/cli/test_json_output.py")),
     ("bench/results/*", ("tests/bench/*",)),

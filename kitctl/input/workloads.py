@@ -9,7 +9,7 @@ from typing import Final
 
 from kitctl.base.errors import KitError, UsageError
 
-# Each is a module of kittrain.workloads; tests/contract compares.
+# Each is a module of kittrain.workloads; a test compares.
 WORKLOADS: Final = {
     "allreduce": "check that all ranks reach each other, and measure how fast",
     "digits": "a small network on handwritten digits",

@@ -166,7 +166,7 @@ def marks(name: str) -> str:
 def test_all_files_with_slow_tests_are_run_and_the_longest_first() -> None:
     files = run_tests.slow_files()
     assert files[0].startswith("tests/local/")
-    assert files.index("tests/tutorial/test_guide.py") < files.index("tests/contract/test_bootstrap.py")
+    assert files.index("tests/tutorial/test_guide.py") < files.index("tests/kitctl/code/test_bootstrap.py")
     assert {*files} <= {*run_tests._command("slow tests")}
     others = [path for path in Path("tests").rglob("*.py") if not path.name.startswith("test_")]
     marking = [str(path) for path in others if "mark.slow" in path.read_text(encoding="utf-8")]

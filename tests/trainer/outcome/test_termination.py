@@ -10,6 +10,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kitjob import typed
+from kitjob.report import Termination
 from kittrain.outcome import termination
 from kittrain.outcome.causes import cause_of
 from kittrain.outcome.failures import Failure
@@ -28,7 +30,7 @@ def ending(
 
 def test_the_whole_message() -> None:
     end = ending(error="MemoryError: ", traceback="Traceback", lines=["a", "b"])
-    assert json.loads(termination.message(end, node_index=2)) == {
+    told = {
         "outcome": "fatal",
         "reason": "rank 3 failed",
         "rank": 3,
@@ -39,6 +41,9 @@ def test_the_whole_message() -> None:
         "traceback": "Traceback",
         "lines": ["a", "b"],
     }
+    message = termination.message(end, node_index=2)
+    assert json.loads(message) == told
+    assert typed.encode(typed.load(Termination, message)) == told, "as kitctl reads it"
 
 
 @given(st.text(max_size=9000), st.text(max_size=9000), st.text(max_size=9000), st.lists(st.text(max_size=500)))

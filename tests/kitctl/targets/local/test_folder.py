@@ -12,9 +12,14 @@ from pathlib import Path
 import pytest
 
 from kitctl.spec.job_spec import JobSpec
+from kitctl.targets.cluster.read import reports
 from kitctl.targets.local.folder import JobFolder, create, read
 from kitctl.targets.local.locks import acquire_lock, is_locked
 from kitctl.targets.local.records import Desired, Started, SubmittedJob
+from kitjob.names import PREPARING_KEY
+from kitjob.run import RunFacts
+from kittrain.agent.setup.preparation import preparing
+from kittrain.job.env import NodeEnv
 
 HOLDER = """
 import sys, time
@@ -55,6 +60,19 @@ def test_what_is_left_of_a_deleted_folder_is_no_job(tmp_path: Path) -> None:
     assert folder.job == job()
     assert not folder.report_path.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
+
+
+def test_what_a_node_does_before_it_joins_is_there_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.node(1).path.mkdir(parents=True)
+    node = NodeEnv(run=RunFacts(report=f"file:{folder.report_path}"), node_index=1, pod="job-1")
+    with preparing("installing requirements", node, pytest.fail):
+        found = folder.preparing[1]
+        on_a_cluster = reports.preparing({"data": {f"{PREPARING_KEY}1": (tmp_path / "preparing-1.json").read_text()}})
+    assert (found.pod, found.what) == ("job-1", "installing requirements")
+    assert 0 < found.since <= time.time()
+    assert on_a_cluster == {1: found}
+    assert folder.preparing == {}
 
 
 def test_a_half_written_file_counts_as_absent(tmp_path: Path) -> None:

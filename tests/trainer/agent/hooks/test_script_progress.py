@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kitjob.report import Progress
 from kittrain.agent.hooks.script_progress import WINDOW, ScriptProgress, alone, trains_alone
 from kittrain.system.exchanges import MANY
 
@@ -16,6 +17,8 @@ def test_there_is_no_progress_before_the_first_step() -> None:
     assert progress.facts == {}
     progress.add(2, 2.0, 1001.0)
     assert progress.facts == {"step": 2, "steps_per_second": 0.0, "resumed_at": 1001.0}
+    assert Progress(**progress.facts).of_own_loop
+    assert not Progress(step=2).of_own_loop
 
 
 def test_the_speed_is_that_of_the_last_half_minute() -> None:

@@ -9,18 +9,21 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch.distributed as dist
 
+from kitjob import typed
 from kitjob.report import Preparation, Progress, Report
 from kittrain.agent.report import publish
 from kittrain.agent.report.configmap import ConfigMapSink
 from kittrain.agent.report.publish import Reporter, assignment
+from kittrain.agent.report.recovery import RANK_PARTS
 from kittrain.agent.report.report_sinks import FileSink, Sink, sink_of
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.outcome.failures import BRIEF, Failure
+from kittrain.system.heartbeat import Phase
 from tests.trainer.nodes import free_port
 from tests.trainer.reports import plain, report_in
 
@@ -127,6 +130,44 @@ def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     formed = until(tmp_path, "forming", expected=False)
     assert formed["formed"] > broken["formed"]
     leader.stop()
+    del store
+
+
+class SteppedRanks:
+    """Ranks that have taken one step."""
+
+    script_progress: ClassVar[dict[str, object]] = {}
+    loaded: ClassVar[int] = 0
+    script_steps: ClassVar[int] = 0
+    group: ClassVar[int] = 0
+    separate: ClassVar[int] = 0
+    loaded_file: ClassVar[None] = None
+    saved: ClassVar[None] = None
+    read_at: ClassVar[float] = 0.0
+    last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
+    moved: ClassVar[float] = 0.0
+    pids: ClassVar[list[int]] = []
+
+    def phases(self) -> dict[Phase, float]:
+        return {}
+
+    def reached(self, phase: Phase) -> float:
+        return time.monotonic() + phase
+
+
+def test_the_state_of_the_group_and_the_last_recovery_are_reported(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    leader.recovery.begin("node 1 is lost")
+    meet(port, "a", [leader])
+    leader.observe(SteppedRanks(), {"busy": {"0": 0.25, "1": 0.5}, "slow": {"1": 1.5}})
+    leader.stop()
+    report = typed.load(Report, (tmp_path / "report.json").read_bytes())
+    assert (report.busy, report.slow) == ({"0": 0.5}, {"1": 1.5})
+    assert report.last_recovery
+    assert report.last_recovery.cause == "node 1 is lost"
+    assert set(report.last_recovery.parts) == {name for name, _ in RANK_PARTS}
     del store
 
 

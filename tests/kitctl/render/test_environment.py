@@ -1,4 +1,4 @@
-"""The environment that manifests set is the one that the trainer reads, for all kinds."""
+"""The environment that manifests set is the one that the trainer reads: for all kinds, whatever a job's texts are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from kitctl.base import names
 from kitctl.kinds import KINDS, indexed_job, job_set, pytorch_job
@@ -25,6 +28,9 @@ from kitjob.record import replace
 from kitjob.sections import Nccl, Policy, Security, Snapshots
 from kitjob.variables import KIT_SPEC
 from kittrain.job import env
+from kittrain.job.env import NodeEnv, RankEnv
+from tests.kitctl.render.test_template_values import expanded
+from tests.kitctl.rendered import env_in
 
 SPEC = JobSpec(
     name="job",
@@ -59,8 +65,10 @@ FIELDS = {
     f"metadata.labels['{job_set.SET_UID}']": "the-uid",
 }
 
-
 GRACE = {kind: 60 if kind == "TrainJob" else 90 for kind in KINDS}  # a TrainJob's is its runtime's
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("$()<>&\"'\\\n"))
+NUMBER = st.integers(1, 999_999_999)
+HOSTILE = {"HOME": "/root", "KIT_POD": "a-pod", "A": '","job":"another'}  # the value that ``$(NAME)`` would expand to
 
 
 def pod_environment(kind: Kind) -> dict[str, str]:
@@ -161,3 +169,30 @@ def test_pods_get_the_variables_that_the_agent_reads() -> None:
     node = env.node_env(given)
     assert (node.run.owner, node.run.secret_name) == ("", "")
     assert node.job.security.rendezvous_secret == "require"
+
+
+def read(spec: JobSpec) -> tuple[NodeEnv, RankEnv]:
+    """The settings that an agent and a rank read from a job that was rendered, applied and started."""
+    objects = list(yaml.safe_load_all(render.to_yaml(render.manifests(spec))))
+    variables = {name: value for name, value in env_in(objects).items() if isinstance(value, str)}
+    environ = {name: expanded(text, HOSTILE) for name, text in variables.items()}
+    return env.node_env(environ), env.rank_env(environ)
+
+
+@example("$(HOME) $$(A) $", 1_000_000, 999_999_999)
+@example("<&>\u2028 \"quoted\" \\ 'single'\n😀", 1, 1)
+@settings(max_examples=50, deadline=None)
+@given(TEXT, NUMBER, NUMBER)
+def test_any_job_survives_a_round_trip(text: str, number: int, other: int) -> None:
+    path = f"/a{''.join(letter for letter in text if letter.isprintable() and letter not in ':/')}"
+    spec = JobSpec(
+        name="job",
+        nccl=Nccl(interface=text),
+        virtual_ranks=number,
+        snapshots=Snapshots(path=path, every_steps=number, keep_every=other, keep_best=f"max:{path}"),
+        policy=Policy(max_restarts=other, grace_period=f"{number}s", hang_timeout=f"{other}s"),
+    )
+    node, rank = read(spec)
+    assert (node.job.nccl.interface, node.run.log_dir) == (text, f"{path}/logs")
+    assert rank.snapshot_dir == Path(path)
+    assert selection(rank.job) == selection(node.job) == selection(spec.in_namespace("default"))

@@ -138,7 +138,7 @@ def test_all_that_was_sent_is_unpacked_and_compiles(image: Image) -> None:
     image.add_torch()
     where, *_ = image.probed("probe")
     root = where.parent.parent
-    own = Path(__file__).parents[2] / "trainer"
+    own = Path(__file__).parents[3] / "trainer"
     found = {path.relative_to(root) for path in root.rglob("*.*") if "__pycache__" not in path.parts}
     expected = {path.relative_to(own) for name in ("kitjob", "kittrain") for path in (own / name).rglob("*.*")}
     assert found == {path for path in expected if "__pycache__" not in path.parts}
@@ -291,7 +291,7 @@ def test_an_interpreter_that_is_not_the_first_one_is_found(tmp_path: Path, sent:
 @pytest.mark.parametrize("change", ["", "newer", "a file less"])
 def test_the_images_own_trainer_is_used_if_it_is_the_same(image: Image, change: str) -> None:
     image.add_torch()
-    own = Path(__file__).parents[2] / "trainer"
+    own = Path(__file__).parents[3] / "trainer"
     for package in ("kitjob", "kittrain"):
         subprocess.run(["cp", "-r", str(own / package), str(image.packages / package)], check=True)
     if change == "newer":

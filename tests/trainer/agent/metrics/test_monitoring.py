@@ -18,8 +18,8 @@ from kitjob.timeline import Event
 from tests.kitctl.rendered import job_of
 from tests.trainer.agent.metrics.test_node_metrics import FAULT, STARTED, samples, told
 
-MONITORING = Path(__file__).parents[2] / "charts" / "platform" / "files"
-DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+MONITORING = Path(__file__).parents[4] / "charts" / "platform" / "files"
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
 METRIC = re.compile(r"kittrain_\w+")
 
 

@@ -1,4 +1,4 @@
-"""The environment that kitctl sets is the one that the trainer reads. Only tests/contract imports both packages."""
+"""The environment that the local target sets is the one that the trainer reads."""
 
 from __future__ import annotations
 
