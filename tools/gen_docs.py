@@ -15,8 +15,7 @@ from kitctl.cli import COMMANDS, cli
 from kitctl.cli.command import LongCommand
 from kitctl.cli.common import encode
 from kitctl.output.schema import json_schema, output_schema
-from kitctl.state.why.explain import FAMILIES
-from kitctl.state.why.rule import Rule
+from tools import troubleshooting
 from tools.chart_document import document_tpl
 from tools.chart_kinds import kinds_table, kinds_tpl
 from tools.chart_values import values_schema, values_yaml
@@ -111,29 +110,9 @@ def pages() -> dict[Path, str]:
         CHART / "values.yaml": values_yaml(),
         CHART / "templates" / "_kinds.tpl": kinds_tpl(),
         CHART / "templates" / "_document.tpl": document_tpl(),
-        DOCS / "troubleshooting.md": _with_block((DOCS / "troubleshooting.md").read_text("utf-8"), "causes", causes()),
+        DOCS / "troubleshooting.md": troubleshooting.page(),
         DOCS / "kinds.md": _with_block((DOCS / "kinds.md").read_text("utf-8"), "kinds", kinds_table()),
     }
-
-
-def causes() -> str:
-    """What ``kitctl why`` tells, by family: the rules' own words, so that neither can differ from the other."""
-    parts = []
-    for family in FAMILIES:
-        rows = [f"| {_cell(rule)} | {_filled(rule.fix)} | {_filled(rule.local) or '-'} |" for rule in family.rules]
-        parts += [f"### {family.title}", "", "| Told | Fix | On the local target |", "|---|---|---|", *rows, ""]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _cell(rule: Rule) -> str:
-    """A cause in words; else the message as it is seen."""
-    told = rule.cause if rule.cause != "{0}" else ""
-    return _filled(told) or f"`{rule.seen}`"
-
-
-def _filled(text: str) -> str:
-    """With names instead of numbered places."""
-    return text.format("NAME", "OTHER").replace("|", "\\|").replace("<", "&lt;")
 
 
 def _with_block(page: str, name: str, block: str) -> str:

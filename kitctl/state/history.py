@@ -103,12 +103,15 @@ def writers(job: JobHistory) -> list[WriterLog]:
 def clock_jump(job: JobHistory, logs: Sequence[WriterLog]) -> float:
     """Seconds by which times contradict an order that is known without a clock: one was set meanwhile. 0: none do.
 
-    A job is submitted before it runs and ends, the supervisor numbers its starts, and a machine has one agent of a node
-    at a time. A writer's own clock is steady, so another distance from the run's clock is a jump, too.
+    A job is submitted before it runs, and ends after it ran, the supervisor numbers its starts, and a machine has one
+    agent of a node at a time. A writer's own clock is steady, so another distance from the run's clock is a jump, too.
     """
     found = [log.clock_jump for log in logs]
-    times = (*(log.writer.time for log in logs), job.now if job.ended is None else job.ended)
-    found += (job.submitted - time for time in times)
+    end = job.now if job.ended is None else job.ended
+    found += (job.submitted - time for time in (*(log.writer.time for log in logs), end))
+    if job.result in {"", "Succeeded"}:  # of others nodes may drain after the end
+        found += (log.last - end for log in logs)
+        found += (time - end for one in job.attempts for time in (one.started, one.ended) if time is not None)
     starts = [(one.node, one.started) for one in job.attempts if one.started is not None and one.created is None]
     found += (one - other for (node, one), (same, other) in pairwise(starts) if node == same)
     ordered = sorted(logs, key=lambda log: (log.writer.node, log.writer.host, log.writer.time))

@@ -41,13 +41,14 @@ def test_each_failure_and_the_end_have_a_cause_with_rank_node_and_last_lines(kit
     assert sorted(line for line in reported if "for good" in line) == [
         f"[agent {other}]: fatal: node 1 has failed for good" for other in (0, 2)
     ]
+    anew = "after a change of script or options: kitctl submit --name fails --replace ..."
     end = [
         f"job 'fails' failed: rank 1: {CAUSE}",
         "  node 1: rank 1 failed, no restart left of 2",
         "  Last lines of rank 1 on node 1:",
         "    looking for data",
         "fix: see kitctl logs fails --rank 1",
-        "then: kitctl restart fails; after a change of script or options: kitctl submit --name fails --replace ...",
+        f"then: kitctl restart fails starts it again; {anew}",
     ]
     assert errors.splitlines()[-6:] == [f"error: {end[0]}", *end[1:]]
     assert kit.run("wait", "fails", exit_code=100).splitlines() == ["fails: Failed", f"error: {end[0]}", *end[1:]]

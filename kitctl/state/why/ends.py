@@ -7,17 +7,31 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 _LESS: Final = "use less: fewer data loader workers, smaller batches, files that are read on demand"
+_SHARED: Final = "raise sharedMemory (and the memory limit, which it counts towards), or use fewer data loader workers"
 _SPAWN: Final = "if its own error above speaks of bootstrapping, the script needs: if __name__ == '__main__':"
 ENDS: Final = Family(
     "Ends of containers and processes",
+    "Failed",
     (
         Rule(
-            r"OOMKilled|killed by SIGKILL: out of memory|MemoryError|Cannot allocate memory|not enough memory"
+            r"OOMKilled|killed by SIGKILL: out of memory|\bMemoryError\b|Cannot allocate memory|not enough memory"
             r"|can't allocate memory",
             "",
             f"raise resources.limits.memory, or {_LESS}",
             local=f"{_LESS}, or fewer ranks: they share this machine's memory",
             seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
+        ),
+        Rule(
+            r"^\s*DeadlineExceeded\W+(ran longer than \S+)",
+            "{0}",
+            "give it more time: --deadline, which counts from the submission",
+            seen="DeadlineExceeded: ran longer than 12h",
+        ),
+        Rule(
+            r"^\s*DeadlineExceeded\b",
+            "",
+            "give it more time: --deadline, which counts from its start",
+            seen="DeadlineExceeded: Job was active longer than specified deadline",
         ),
         Rule(
             r"File too large|SIGXFSZ",
@@ -51,11 +65,26 @@ ENDS: Final = Family(
             "make the shape the same on all ranks at the line in the message, as by padding a last, shorter batch",
         ),
         Rule(
-            r"killed by SIGBUS.*?/dev/shm",
+            r"killed by SIGBUS",
             "",
-            "raise sharedMemory, or use fewer data loader workers",
+            f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that",
             local="free space in /dev/shm, or use fewer data loader workers; if a mapped file was truncated, fix that",
             seen="killed by SIGBUS at train.py:7 ... (/dev/shm has 64 MiB)",
+        ),
+        Rule(
+            r"DataLoader worker .* Bus error|shared memory\(shm\)"
+            r"|unable to (?:open|mmap|write).*(?:shared memory|/torch_)",
+            "",
+            _SHARED,
+            local="free space in /dev/shm, or use fewer data loader workers",
+            seen="DataLoader worker (pid 7) is killed by signal: Bus error.",
+        ),
+        Rule(
+            r"^killed by SIGILL",
+            "",
+            "a library was built for another CPU: use another build, or set nodeSelector",
+            local="a library was built for another CPU: use another build",
+            seen="killed by SIGILL",
         ),
     ),
 )

@@ -10,13 +10,17 @@ import msgspec
 
 from kitctl.state.phase import JobState
 from kitctl.state.why.ends import ENDS
+from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import HANGS
 from kitctl.state.why.images import IMAGES
+from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
 from kitctl.state.why.rule import Family, brief
 from kitctl.state.why.scheduling import SCHEDULING
 from kitctl.state.why.scripts import SCRIPTS
 from kitctl.state.why.services import SERVICES
+from kitctl.state.why.snapshots import SNAPSHOTS
+from kitctl.state.why.starts import STARTS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
 from kitjob.report import Termination
@@ -25,12 +29,16 @@ FAMILIES: Final[tuple[Family, ...]] = (
     SCHEDULING,
     IMAGES,
     VOLUMES,
+    STARTS,
     ENDS,
+    LOSSES,
+    SNAPSHOTS,
     TRAINING,
     SERVICES,
     SCRIPTS,
     NETWORK,
     HANGS,
+    GROUPS,
 )
 EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
@@ -41,6 +49,7 @@ _LIBRARIES: Final = re.compile(
 )
 
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
+_DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
 
@@ -52,7 +61,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     fix: str
     """What to do about it. Empty: unknown."""
     go_on: str
-    """The command that continues the job, once that is done. Empty: it continues by itself."""
+    """The command that continues the job, once that is done. Empty: it continues by itself, or not as it is."""
     then: str = ""
     """How to continue, in a line. Empty: nothing has to be done."""
     fact: str
@@ -71,7 +80,7 @@ def explain(job: JobState, now: float) -> Explanation:
     local = job.target == "local"
     cause, fix = next(_causes(job, local=local), ("", ""))
     evidence = tuple(_evidence(job))[:EVIDENCE]
-    then = _then(job) if cause or job.finished or job.phase == "Suspended" else ""
+    then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     return Explanation(cause=cause, fix=fix, go_on=_go_on(job), then=then, fact=job.still(now), evidence=evidence)
 
 
@@ -84,18 +93,33 @@ def advice(job: JobState, found: Explanation) -> str:
 
 
 def _go_on(job: JobState) -> str:
-    commands = {"Failed": "restart", "Cancelled": "restart", "Suspended": "resume"}
-    return f"kitctl {commands[job.phase]} {job.name}" if job.phase in commands else ""
+    """Kubernetes cannot start a job again that has failed, and a deadline counts from the submission."""
+    if job.phase == "Suspended":
+        return f"kitctl resume {job.name}"
+    again = job.phase == "Failed" and job.target == "local" and not _out_of_time(job)
+    return f"kitctl restart {job.name}" if again or job.phase == "Cancelled" else ""
+
+
+def _out_of_time(job: JobState) -> bool:
+    return bool(job.failure and _DEADLINE.match(f"{job.failure.error} {job.failure.reason}".lstrip()))
 
 
 def _then(job: JobState) -> str:
+    saved = bool(job.progress.snapshot_step)
+    on = "continues from its last snapshot" if saved else "starts it again"
+    go_on, submit = _go_on(job), f"kitctl submit --name {job.name} --replace"
+    anew = f"{submit} --resume" if saved else submit
     match job.phase:
+        case "Failed" if go_on:
+            return f"{go_on} {on}; after a change of script or options: {anew} ..."
         case "Failed":
-            return f"{_go_on(job)}; after a change of script or options: kitctl submit --name {job.name} --replace ..."
+            return f"{anew}{' --deadline TIME' if _out_of_time(job) else ''} ... {on}"
         case "Cancelled" | "Suspended":
-            return f"{_go_on(job)} continues from its last snapshot"
+            return f"{go_on} {on}"
+        case "Succeeded":
+            return f"to train again: {submit} ..."
         case "Pending":
-            return f"it starts by itself once it can; with other options: kitctl submit --name {job.name} --replace ..."
+            return f"it starts by itself once it can; with other options: {submit} ..."
         case _:
             return ""
 

@@ -11,6 +11,7 @@ from kitctl.state.why.rule import Family, Rule
 
 HANGS: Final = Family(
     "Hangs and collectives",
+    "Running",
     (
         Rule(
             r"^(?:.*?: )?hang: (.*busy \(it used.*)",

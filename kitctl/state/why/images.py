@@ -9,6 +9,7 @@ from kitctl.state.why.rule import Family, Rule
 _PULL: Final = r"(?:ErrImagePull|ImagePullBackOff)\b.*?"
 IMAGES: Final = Family(
     "Images",
+    "Pending",
     (
         Rule(
             r"no match for platform in manifest",
@@ -23,7 +24,8 @@ IMAGES: Final = Family(
         Rule(
             _PULL + r"(?:unauthorized|denied|forbidden|authentication required|no basic auth)",
             "the registry does not let this cluster pull the image",
-            "imagePullSecrets with a Secret of the namespace that may pull it; a wrong name may look the same",
+            "--pull-secret with a Secret of the namespace that may pull it, or add that to its default "
+            "ServiceAccount; a wrong name may look the same",
         ),
         Rule(
             _PULL + r"(?:not found|manifest unknown|does not exist)",

@@ -1,4 +1,4 @@
-"""Causes in rendezvous, network and GPUs. Pure."""
+"""Causes in network and GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 NETWORK: Final = Family(
-    "Rendezvous, network and GPUs",
+    "Network and GPUs",
+    "Starting",
     (
         Rule(
             r"(\d+) GPUs? requested, but (\d+) visible",
@@ -17,7 +18,7 @@ NETWORK: Final = Family(
             local="--gpus-per-node {1}; if this machine has more, check its driver with nvidia-smi, and torch's build",
         ),
         Rule(
-            r"Found no NVIDIA driver|Torch not compiled with CUDA",
+            r"Found no NVIDIA driver|Torch not compiled with CUDA|(?:libcuda|libnvidia-ml)\.so",
             "the script wants a GPU, and torch finds no NVIDIA driver",
             "request GPUs (--gpus-per-node N) on nodes with the driver and NVIDIA's container runtime; or let the "
             "script use device='cpu'",
@@ -32,12 +33,6 @@ NETWORK: Final = Family(
             r"Bootstrap : no socket interface found",
             "NCCL finds none of the network interfaces that it may use",
             "leave out --interface and NCCL_SOCKET_IFNAME, or name one that `ip link` lists on each node",
-        ),
-        Rule(
-            r"termination not confirmed: node (\S+) is unreachable",
-            "the machine {0} is off or disconnected, and its pod may still run there",
-            "switch it on; only if it is off for good: kubectl taint node {0} "
-            "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
         ),
     ),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 LIMIT: Final = 160  # characters of a cause
+Stage = Literal["Pending", "Starting", "Running", "Failed"]  # the phase in which a cause is told for the most part
 _PREFIXES: Final = (
     # What libraries put before their own words: the place in their source.
     (re.compile(r"\[enforce fail at [^\]]*\] ?(?:[\w.]+ == [\w.]+\. |\S+ != \S+\. )?"), ""),
@@ -28,6 +29,7 @@ class Rule:
         local: the fix on this machine, where that differs: it has no limits of memory, no images and no volumes.
         called: what the traceback has to have, too: some messages mean different things in different places.
         seen: the message as people see it, for the documentation, of a cause without words of its own.
+        means: what the message does not say itself, for the documentation.
     """
 
     pattern: str
@@ -36,6 +38,7 @@ class Rule:
     local: str = ""
     called: str = ""
     seen: str = ""
+    means: str = ""
 
     def matches(self, text: str, traceback: str = "") -> re.Match[str] | None:
         """Where the message is in a text."""
@@ -53,11 +56,13 @@ class Family:
     """Causes of one kind, in their order: the first that matches counts.
 
     Attributes:
-        title: of their chapter in the documentation.
+        title: of their section in the documentation.
+        stage: its chapter there.
         rules: the rows.
     """
 
     title: str
+    stage: Stage
     rules: Sequence[Rule]
 
 

@@ -8,6 +8,7 @@ from kitctl.state.why.rule import Family, Rule
 
 SCHEDULING: Final = Family(
     "Scheduling and quota",
+    "Pending",
     (
         Rule(
             r"exceeded quota: ([\w.-]+)",

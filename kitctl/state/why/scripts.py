@@ -1,4 +1,4 @@
-"""Causes in scripts, and in what they need: files, arguments, packages, snapshots of another run. Pure."""
+"""Causes in scripts, and in what they need: files, programs, libraries. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 SCRIPTS: Final = Family(
-    "Scripts, files and packages",
+    "Scripts, files and libraries",
+    "Failed",
     (
-        Rule(
-            r"SnapshotError: .*?(its model has other parameters)",
-            "the snapshots that it should resume from are of another model",
-            "another --name for this model, or --from-scratch",
-        ),
         Rule(
             r"FileNotFoundError: .*?No such file or directory: '([^']*)'",
             "the node has no program {0}",
@@ -28,16 +24,17 @@ SCRIPTS: Final = Family(
             local="create it, or give the script another path: on this machine each node sees the same files",
         ),
         Rule(
+            r"Read-only file system",
+            "",
+            "write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
+            local="write to another folder, or see how that one is mounted",
+            seen="OSError: [Errno 30] Read-only file system: 'runs'",
+        ),
+        Rule(
             r"PermissionError: .*?: '([^']*)'",
             "the script may not use {0}",
             "write to the snapshot folder or to /tmp, or set security.runAsUser",
             local="see who owns it; or write to another folder",
-        ),
-        Rule(
-            r"the requirements cannot be installed|No matching distribution found for (\S+)",
-            "",
-            "correct the name or the version: pip index versions NAME lists those that there are",
-            seen="the requirements cannot be installed: No matching distribution found for ...",
         ),
         Rule(
             r"CalledProcessError: ",
@@ -59,7 +56,7 @@ SCRIPTS: Final = Family(
             seen="numpy.dtype size changed, may indicate binary incompatibility",
         ),
         Rule(
-            r"(lib[\w.+-]*\.so[\w.]*): cannot open shared object file",
+            r"((?!libcuda|libnvidia)lib[\w.+-]*\.so[\w.]*): cannot open shared object file",
             "the node has no system library {0}",
             "install the package that has it in the image: apt-file search {0} names it",
             local="install the package that has it: apt-file search {0} names it",

@@ -12,6 +12,7 @@ _HUB: Final = (
 )
 SERVICES: Final = Family(
     "Services and downloads",
+    "Failed",
     (
         Rule(
             r"couldn't connect to 'https://huggingface\.co'|LocalEntryNotFoundError|OfflineModeIsEnabled",

@@ -8,6 +8,7 @@ from kitctl.state.why.rule import Family, Rule
 
 TRAINING: Final = Family(
     "Models, gradients and checkpoints",
+    "Failed",
     (
         Rule(
             r"the (?:loss is|snapshots are not finite) |NonFiniteLossError",

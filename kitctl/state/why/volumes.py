@@ -8,6 +8,7 @@ from kitctl.state.why.rule import Family, Rule
 
 VOLUMES: Final = Family(
     "Volumes, Secrets and ConfigMaps",
+    "Pending",
     (
         Rule(
             r'FailedMount\b.*?(configmap|secret) "([^"]+)" not found',

@@ -21,7 +21,7 @@ from kitctl.targets.local import launch
 from kitctl.targets.local.folder import JobFolder, NodeFolder, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
-from kitctl.targets.local.records import Runtime
+from kitctl.targets.local.records import Runtime, Started
 from kitctl.targets.local.starting import Starter
 from kitctl.targets.local.supervisor_log import ENDED, STARTED, STARTING, stamped
 
@@ -83,7 +83,7 @@ class Supervisor:
     def _loop(self) -> None:
         while not self.folder.result:
             desired = self.folder.desired
-            observed = self.observe(max(desired.nodes, self.job.spec.all_nodes))
+            observed = self.observe(max(desired.nodes, self.job.spec.all_nodes), desired.restarts)
             actions = reconcile(self.job.spec, desired, observed, self.now, self.job.created)
             if self.folder.desired != desired:
                 continue  # the desired state has changed meanwhile
@@ -94,9 +94,9 @@ class Supervisor:
                 return
             time.sleep(POLL_SECONDS)
 
-    def observe(self, count: int) -> list[Observed]:
-        """The observed state of every node."""
-        return [self._observe(self.folder.node(index)) for index in range(count)]
+    def observe(self, count: int, restarts: int) -> list[Observed]:
+        """The observed state of every node; only losses since the last of so many requested restarts count."""
+        return [self._observe(self.folder.node(index), restarts) for index in range(count)]
 
     def act(self, action: Action) -> bool:
         """Carry out an action; False if it is not possible yet."""
@@ -110,16 +110,17 @@ class Supervisor:
                 log(f"{result.phase}" + (f": {result.failure.reason}" if result.failure else ""))
         return True
 
-    def _observe(self, node: NodeFolder) -> Observed:
+    def _observe(self, node: NodeFolder, restarts: int) -> Observed:
         attempts = node.attempts
         alive = node.alive()  # read before its exit: a node that ends in between counts as alive once more
         lifetimes = [self._lifetime(node, attempt, last=attempts) for attempt in range(1, attempts + (not alive))]
         short = [life is not None and life <= SHORT_LIVED_SECONDS for life in reversed(lifetimes)]
+        lost = [attempt for attempt, life in enumerate(lifetimes, 1) if life is not None]
         return Observed(
             index=node.index,
             alive=alive,
             attempts=attempts,
-            losses=sum(life is not None for life in lifetimes),
+            losses=sum(not _is_earlier(node.started(attempt), restarts) for attempt in lost),
             consecutive_losses=(*short, False).index(False),
             started=node.started(attempts),
             exited=node.exited(attempts),
@@ -195,6 +196,11 @@ def _lost_after(node: NodeFolder, attempt: int) -> float | None:
     if outcome(exited) != "lost":
         return None
     return exited.time - started.time if started and exited else 0.0
+
+
+def _is_earlier(started: Started | None, restarts: int) -> bool:
+    """Whether a node was started before the last of so many requested restarts."""
+    return started is not None and started.restarts < restarts
 
 
 def _free(port: int) -> bool:

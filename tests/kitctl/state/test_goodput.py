@@ -227,6 +227,19 @@ def test_a_clock_that_was_set_back_is_told_as_no_number_can_be_right(set_back: f
     assert not found.holds
 
 
+def test_a_clock_that_was_set_forward_is_seen_by_the_end_of_the_job() -> None:
+    """The second agent starts after 50 s, by a clock that shows 300 s more, and nobody is left to compare it with."""
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 45)]
+    two = [*agent(at=350.0), Event(time=352.0, what="first step", round=2), *steps(352.0, 40, number=2, first=300)]
+    found = goodput.account(job(one, [*two, *done(392.0)], attempts=[Attempt(node=0, started=0.0, ended=48.0)]))
+    assert found.clock_jump_seconds == pytest.approx(292.0)
+    assert not found.holds
+    drains = JobHistory(**{**_fields(job(one, two)), "result": "Cancelled"})
+    assert goodput.account(drains).clock_jump_seconds == 0.0, "with a grace period of minutes"
+    ahead = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=350.0)]
+    assert goodput.account(job(one, attempts=ahead)).clock_jump_seconds == pytest.approx(250.0)
+
+
 def test_a_clock_set_between_a_nodes_agents_on_one_machine_is_seen_by_their_times() -> None:
     one = [Writer(node=0, id="a", time=0.0, host="worker"), *agent(at=0.0)[1:], *steps(2.0, 8000), *done(8002.0)]
     two = [Writer(node=0, id="b", time=4500.0, host="worker"), *agent(at=4500.0)[1:], *steps(4502.0, 10)]

@@ -143,3 +143,10 @@ def test_permanent_causes() -> None:
     assert not cause_of("exit code 3", ("RuntimeError: Found no NVIDIA driver", "UserWarning: x")).permanent
     for error in ("ImportError: libx.so: cannot open", "NameError: name 'x' is not defined", "exit code 2: error: x"):
         assert not cause_of(error, ("error: x",)).permanent
+
+
+def test_an_error_of_the_documentation_leads_to_its_row() -> None:
+    for row in CAUSES:
+        error, *lines = row.seen.split("\n")
+        assert not row.seen or cause_of(error, lines).pattern == row.pattern
+    assert {row.kind for row in CAUSES if not row.seen} == {"peer"}

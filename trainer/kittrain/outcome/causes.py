@@ -37,6 +37,7 @@ class Cause:
         fix: what the user can do; ``{0}`` is the pattern's first group. Empty if the error says enough.
         permanent: whether a restart cannot help.
         deterministic: whether another restart cannot help if the same failure follows the first.
+        seen: an error as people see it, for the documentation; empty for one of several that tell of lost peers.
     """
 
     pattern: str
@@ -44,22 +45,29 @@ class Cause:
     fix: str = ""
     permanent: bool = False
     deterministic: bool = False
+    seen: str = ""
 
 
 # Exception types are torch's; texts are those of Python, gloo, NCCL, CUDA, TCPStore and the kernel.
 CAUSES: Final[tuple[Cause, ...]] = (
-    Cause(r"^hang: ", "hang"),  # the hub's message
+    Cause(
+        r"^hang: ",
+        "hang",
+        seen="hang: rank 2 (node 1) has been in the forward pass of step 30 for 30 s, at train.py:12",
+    ),  # the hub's message
     Cause(
         r"^ended with exit code 0 at ",  # kittrain.agent.report.departures
         "left",
         fix="all ranks have to take the same number of steps, and end together: look for a condition that differs "
         "between them, such as a checkpoint that only one rank's folder has, or a rank's share of the data",
+        seen="ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it",
     ),
     Cause(
         r"^StorageUnavailableError: ",  # before the rows that match the system's message in it
         "storage",
         fix="check the volume of the path in the message; if one snapshot can no longer be read, move its folder away: "
         "the one before it is used",
+        seen="StorageUnavailableError: [Errno 5] Input/output error: '/kit/snapshots'; tried 11 times in 60 s",
     ),
     Cause(
         r"^([\w.]+\.)?SnapshotError: no snapshots can be written to .*"
@@ -68,17 +76,20 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "security.fsGroup, and the machine's kernel log if a disk has become read-only; snapshots.enabled: false "
         "trains without snapshots",
         permanent=True,
+        seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
     ),
     Cause(
         r"^([\w.]+\.)?SnapshotError: the trained model cannot be written to .*"
         r"(Read-only file system|Permission denied|Operation not permitted)",
         fix="make the snapshots' volume writable again and restart the job: it continues from its last snapshot",
+        seen="SnapshotError: the trained model cannot be written to /kit/snapshots: [Errno 13] Permission denied: ...",
     ),
     Cause(  # the same steps from the last snapshot lead to it again
         r"^([\w.]+\.)?NonFiniteLossError: ",
         fix="lower the learning rate, clip the gradients, or look at the data of that step; then restart the job: it "
         "continues from the last snapshot before it",
         permanent=True,
+        seen="NonFiniteLossError: ...",
     ),
     # Only a change of the script or the image helps.
     Cause(
@@ -86,103 +97,162 @@ CAUSES: Final[tuple[Cause, ...]] = (
         fix="name a file with {0} as --requirements, or install it in the image; modules of your own must be next "
         "to the script, or below the folder that -m starts in: --workdir sends them",
         permanent=True,
+        seen="ModuleNotFoundError: No module named 'datasets'",
     ),
     Cause(
         r"^ImportError: (cannot import name|attempted relative import)",
         fix="fix the import, or install the package's version that has it; a relative import needs -m and the module",
         permanent=True,
+        seen="ImportError: cannot import name 'Trainer' from 'transformers'",
     ),
     Cause(
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         fix="name a module after -m that can be run",
         permanent=True,
+        seen="ImportError: No module named data.__main__: 'data' is a package and cannot be directly executed",
     ),
-    Cause(r"^(SyntaxError|IndentationError|TabError): ", fix="fix the script", permanent=True),
+    Cause(
+        r"^(SyntaxError|IndentationError|TabError): ",
+        fix="fix the script",
+        permanent=True,
+        seen="SyntaxError: invalid syntax (train.py, line 2)",
+    ),
     Cause(
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",  # argparse, click
         fix="fix the arguments that follow the script; see the last lines",
         permanent=True,
+        seen="exit code 2\nusage: train.py [-h]\ntrain.py: error: unrecognized arguments: --epoch 3",
     ),
     Cause(  # an error's own words: among the last lines they may be a warning
         r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
         fix="give each node GPUs (--gpus-per-node N), or let the script use the backend gloo",
         permanent=True,
+        seen="RuntimeError: nccl2 requires at least one CUDA device",
     ),
-    Cause(r"^[\w.]+: .*Found no NVIDIA driver", fix=_DRIVER, permanent=True),
+    Cause(
+        r"^[\w.]+: .*Found no NVIDIA driver",
+        fix=_DRIVER,
+        permanent=True,
+        seen="RuntimeError: Found no NVIDIA driver on your system.",
+    ),
     # So it is here, unless it hides an error that passes: in code that handles one.
     Cause(
         r"^(NameError: name|UnboundLocalError: |AttributeError: module ')"
         r"|^TypeError: .*(unexpected keyword argument|required positional argument)",
         fix="fix the script at the place in the traceback",
         deterministic=True,
+        seen="NameError: name 'lr' is not defined",
     ),
     # Memory: of the GPU, of the container, of /dev/shm.
     Cause(
         r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY",
         fix="a smaller batch for each rank, activation checkpointing, or a sharded model; if much is reserved but not "
         "allocated, --env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        seen="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
     ),
     Cause(
         r"DataLoader worker .* Bus error|shared memory\(shm\)|unable to (open|mmap|write).*(shared memory|/torch_)",
         fix=_SHARED,
+        seen="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.",
     ),
-    Cause(r"^killed by SIGBUS", fix=f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that"),
-    Cause(r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory|not enough memory", fix=_MEMORY),
-    Cause(r"DataLoader worker .* (killed by signal: Killed|exited unexpectedly)", fix=_MEMORY),
+    Cause(
+        r"^killed by SIGBUS",
+        fix=f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that",
+        seen="killed by SIGBUS at train.py:7: mapped memory could not be allocated",
+    ),
+    Cause(
+        r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory|not enough memory",
+        fix=_MEMORY,
+        seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
+    ),
+    Cause(
+        r"DataLoader worker .* (killed by signal: Killed|exited unexpectedly)",
+        fix=_MEMORY,
+        seen="RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
+    ),
     # GPUs and their kernels.
     Cause(
         r"device-side assert",
         fix="usually an index out of range, such as a label beyond the classes: --env CUDA_LAUNCH_BLOCKING=1 makes the "
         "traceback name the line",
+        seen="RuntimeError: CUDA error: device-side assert triggered",
     ),
-    Cause(r"uncorrectable ECC|ECC error|\bXid\b|fallen off the bus|GPU is lost", fix=_GPU),
+    Cause(
+        r"uncorrectable ECC|ECC error|\bXid\b|fallen off the bus|GPU is lost",
+        fix=_GPU,
+        seen="RuntimeError: CUDA error: uncorrectable ECC error encountered",
+    ),
     Cause(
         r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver",
         fix=_DRIVER,
+        seen="ImportError: libcuda.so.1: cannot open shared object file",
     ),
-    Cause(r"no kernel image is available", fix="this build of torch does not support this GPU: use another build"),
+    Cause(
+        r"no kernel image is available",
+        fix="this build of torch does not support this GPU: use another build",
+        seen="RuntimeError: CUDA error: no kernel image is available for execution on the device",
+    ),
     # Wrong calls and broken devices raise the same types as a lost peer, but fail again.
     Cause(
         r"ncclInvalid(Usage|Argument)",
         fix="each rank needs its own GPU, and must make the same calls: --nccl-debug INFO",
+        seen="DistBackendError: NCCL error in: ..., ncclInvalidUsage: Duplicate GPU detected",
     ),
-    Cause(r"ncclUnhandledCudaError|CUDA error: ", fix="--env CUDA_LAUNCH_BLOCKING=1 makes the traceback name the line"),
+    Cause(
+        r"ncclUnhandledCudaError|CUDA error: ",
+        fix="--env CUDA_LAUNCH_BLOCKING=1 makes the traceback name the line",
+        seen="RuntimeError: CUDA error: an illegal memory access was encountered",
+    ),
     # Disks, files, ports.
     Cause(
         r"No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b",
         fix="free space at the path in the message, or use a larger volume; snapshots.keep limits how many are kept",
+        seen="OSError: [Errno 28] No space left on device",
     ),
     Cause(
         r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
         fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --send {0} "
         "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If the script has written "
         "it, it is on that node only: write to a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
+        seen="FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     ),
     Cause(
         r"^ValueError: Can't find a valid checkpoint at ([^/\s]\S*)",  # a relative path, in transformers
         fix="{0} is in each node's own copy of the folder, and the checkpoint on one node only: give output_dir a "
         "folder in $KIT_SNAPSHOT_DIR, which all nodes share, or add KitCallback (docs/frameworks.md)",
+        seen="ValueError: Can't find a valid checkpoint at out/checkpoint-10",
     ),
-    Cause(r"Read-only file system", fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false"),
+    Cause(
+        r"Read-only file system",
+        fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
+        seen="OSError: [Errno 30] Read-only file system: 'runs'",
+    ),
     Cause(
         r"Too many open files|received \d+ items of ancdata",
         fix="torch.multiprocessing.set_sharing_strategy('file_system'), fewer data loader workers, or a higher limit "
         "of open files (ulimit -n)",
+        seen="OSError: [Errno 24] Too many open files",
     ),
     # Each round chooses a new port for the ranks' store: another process took this one first.
     Cause(r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE", "peer"),
     Cause(
         r"Address already in use|\bEADDRINUSE\b",
         fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports",
+        seen="OSError: [Errno 98] Address already in use",
     ),
     # A server of the script's own that does not answer is no lost peer: torch raises none of these types.
     Cause(
         r"^([\w.]+\.)?(URLError|HTTPError|MaxRetryError|NewConnectionError|Connect(ion)?Timeout(Error)?|ReadTimeout(Error)?"
         r"|ConnectError|Client\w*Error|OperationalError|ProxyError|SSLError): ",
         fix="check that the service is up, and reached at that address from the nodes",
+        seen="URLError: <urlopen error [Errno 111] Connection refused>",
     ),
     # Torch raises this with the type of a lost peer, but it does not depend on peers.
-    Cause(r"use_libuv was requested", fix="this build of torch has no libuv: --env USE_LIBUV=0, or another build"),
+    Cause(
+        r"use_libuv was requested",
+        fix="this build of torch has no libuv: --env USE_LIBUV=0, or another build",
+        seen="DistStoreError: use_libuv was requested but PyTorch was built without libuv support",
+    ),
     # NCCL's watchdog aborts a process whose peers do not answer; its other reasons are above.
     Cause(r"^killed by SIGABRT.*(Watchdog caught collective operation timeout|ncclRemoteError)", "peer"),
     Cause(r"^killed by SIGABRT.*(NCCL watchdog thread terminated|watchdog got stuck)", "peer"),
@@ -195,13 +265,24 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"ncclRemoteError|ncclSystemError|NCCL communicator was aborted", "peer"),
     Cause(r"wait timeout after \d+ms|Timed out after \d+ seconds waiting for clients", "peer"),
     # Signals without further information.
-    Cause(r"^killed by SIG(SEGV|FPE|ABRT)", fix=_NATIVE),
-    Cause(r"^killed by SIGILL", fix="a library was built for another CPU: use another build, or set nodeSelector"),
+    Cause(
+        r"^killed by SIG(SEGV|FPE|ABRT)",
+        fix=_NATIVE,
+        seen="killed by SIGSEGV at train.py:17 in step: invalid memory access in native code",
+    ),
+    Cause(
+        r"^killed by SIGILL",
+        fix="a library was built for another CPU: use another build, or set nodeSelector",
+        seen="killed by SIGILL",
+    ),
     Cause(
         r"^killed by SIGKILL",
         fix="it was sent from outside: check the machine's kernel log (out of memory), and what else kills processes",
+        seen="killed by SIGKILL",
     ),
-    Cause(r"^KeyboardInterrupt", fix="the rank received a SIGINT, which kitctl never sends"),
+    Cause(
+        r"^KeyboardInterrupt", fix="the rank received a SIGINT, which kitctl never sends", seen="KeyboardInterrupt: "
+    ),
 )
 UNKNOWN: Final = Cause("")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG")  # the rank could not write its error

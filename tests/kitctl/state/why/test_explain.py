@@ -39,11 +39,12 @@ def waiting(reason: str) -> JobState:
     return replace(JOB, nodes=(node,))
 
 
-def failed(error: str, *lines: str, target: str = "local", **more: Any) -> JobState:
-    end = Termination(
-        outcome="fatal", reason=f"rank 1 failed ({error[:99]})", rank=1, node=1, error=error, lines=lines, **more
-    )
-    return replace(JOB, phase="Failed", target=target, reason=end.reason, failure=end)
+def failed(
+    error: str, *lines: str, target: str = "local", reason: str = "", progress: Progress = JOB.progress, **more: Any
+) -> JobState:
+    said = {"reason": reason} if reason else {"reason": f"rank 1 failed ({error[:99]})", "rank": 1, "node": 1}
+    end = Termination(outcome="fatal", error=error, lines=lines, **said, **more)
+    return replace(JOB, phase="Failed", target=target, reason=end.reason, failure=end, progress=progress)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def failed(error: str, *lines: str, target: str = "local", **more: Any) -> JobSt
         ('ImagePullBackOff: Back-off pulling image "x": ErrImagePull: rpc error: code = NotFound desc = x:1: not found',
          "the registry has no such image or tag", "--image"),
         ("ErrImagePull: pull access denied, repository does not exist or may require authorization",
-         "the registry does not let this cluster pull the image", "imagePullSecrets"),
+         "the registry does not let this cluster pull the image", "--pull-secret"),
         ("exec /usr/bin/python3: exec format error", "the image is for another kind of processor", "for both kinds"),
     ],
 )  # fmt: skip
@@ -91,6 +92,12 @@ GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tc
          "the snapshots that it should resume from are of another model", "--from-scratch"),
         (failed("FileNotFoundError: [Errno 2] No such file or directory: '/data/cfg.yaml'"),
          "the node has no /data/cfg.yaml", "another path"),
+        (failed("torch.OutOfMemoryError: CUDA out of memory", fix="a smaller batch"),
+         "rank 1: torch.OutOfMemoryError: CUDA out of memory", "a smaller batch"),
+        (failed("ImportError: libcuda.so.1: cannot open shared object file", fix="a driver", target="kind"),
+         "the script wants a GPU, and torch finds no NVIDIA driver", "with the driver"),
+        (failed("OSError: [Errno 30] Read-only file system: 'runs'", fix="set security.readOnlyRoot"),
+         "rank 1: OSError: [Errno 30] Read-only file system: 'runs'", "another folder"),
         (failed("exit code 3: config file missing"), "rank 1: exit code 3: config file missing", ""),
         (failed("ModuleNotFoundError: No module named 'x'", fix="name a file with x as --requirements"),
          "rank 1: ModuleNotFoundError: No module named 'x'", "--requirements"),
@@ -103,7 +110,60 @@ def test_why_a_rank_failed(job: JobState, cause: str, fix: str) -> None:
     assert found.cause.removeprefix("rank 1: ") == cause.removeprefix("rank 1: ")
     assert fix in found.fix
     assert "resources.limits" not in found.fix or job.target != "local"
-    assert found.go_on == "kitctl restart x"
+
+
+ANEW = "after a change of script or options: kitctl submit --name x --replace"
+LATER = "it starts by itself once it can; with other options: kitctl submit --name x --replace ..."
+SAVED = Progress(step=9, snapshot_step=8)
+LATE = Termination(outcome="fatal", reason="ran longer than 12h", error="DeadlineExceeded")
+NO_TIME = Termination(outcome="fatal", reason="DeadlineExceeded: Job was active longer than specified deadline")
+
+
+@pytest.mark.parametrize(
+    ("job", "go_on", "then"),
+    [
+        (failed("KeyError: 1"), "kitctl restart x", f"kitctl restart x starts it again; {ANEW} ..."),
+        (failed("KeyError: 1", progress=SAVED), "kitctl restart x",
+         f"kitctl restart x continues from its last snapshot; {ANEW} --resume ..."),
+        (failed("KeyError: 1", target="kind"), "", "kitctl submit --name x --replace ... starts it again"),
+        (failed("KeyError: 1", target="kind", progress=SAVED), "",
+         "kitctl submit --name x --replace --resume ... continues from its last snapshot"),
+        (replace(JOB, phase="Failed", target="local", failure=LATE), "",
+         "kitctl submit --name x --replace --deadline TIME ... starts it again"),
+        (replace(JOB, phase="Failed", failure=NO_TIME, progress=SAVED), "",
+         "kitctl submit --name x --replace --resume --deadline TIME ... continues from its last snapshot"),
+        (replace(JOB, phase="Cancelled"), "kitctl restart x", "kitctl restart x starts it again"),
+        (replace(JOB, phase="Cancelled", progress=SAVED), "kitctl restart x",
+         "kitctl restart x continues from its last snapshot"),
+        (replace(JOB, phase="Suspended", progress=SAVED), "kitctl resume x",
+         "kitctl resume x continues from its last snapshot"),
+        (replace(JOB, phase="Suspended"), "kitctl resume x", "kitctl resume x starts it again"),
+        (replace(JOB, phase="Succeeded"), "", ""),
+        (replace(JOB, phase="Succeeded", reason="the loss is nan since step 3"), "",
+         "to train again: kitctl submit --name x --replace ..."),
+        (waiting("InvalidImageName: x"), "", LATER),
+        (replace(JOB, phase="Pending"), "", ""),
+        (replace(JOB, phase="Running", reason="the loss is nan since step 3"), "", ""),
+    ],
+)  # fmt: skip
+def test_how_to_go_on(job: JobState, go_on: str, then: str) -> None:
+    found = explain(job, 0.0)
+    assert (found.go_on, found.then) == (go_on, then)
+
+
+@pytest.mark.parametrize(
+    ("job", "cause"),
+    [
+        (replace(JOB, phase="Failed", target="local", failure=LATE), "ran longer than 12h"),
+        (replace(JOB, phase="Failed", failure=NO_TIME), "DeadlineExceeded: Job was active longer than"),
+        (failed("BackoffLimitExceeded", reason="more than 6 nodes were lost; the last, node 1, exited with 1"),
+         "more than 6 nodes were lost; the last, node 1, exited with 1"),
+        (failed("KeyError: 'x'", reason="BackoffLimitExceeded: Job has reached the specified backoff limit"),
+         "KeyError: 'x'"),
+    ],
+)  # fmt: skip
+def test_a_limit_of_the_job_is_the_cause_where_no_rank_has_told_one(job: JobState, cause: str) -> None:
+    assert explain(job, 0.0).cause.startswith(cause)
 
 
 def test_a_job_that_stands_still_has_a_fact_and_no_cause() -> None:

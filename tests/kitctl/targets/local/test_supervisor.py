@@ -360,3 +360,14 @@ def test_a_clock_that_is_set_while_nodes_drain_does_not_end_their_grace_period(
     exited = folder.node(0).exited(1)
     assert exited
     assert exited.code == 75
+
+
+def test_a_restart_begins_to_count_losses_anew(target: LocalTarget) -> None:
+    spec = JobSpec(name="job", policy=Policy(backoff_limit=1))
+    folder = begin(target, 'test -e "$0.mended" && exit 0; kill -9 $$', spec=spec)
+    eventually(lambda: folder.result)
+    assert target.job("default", "job").result == "Failed"
+    (target.state / "job.sh.mended").touch()
+    target.restart("default", "job")
+    eventually(lambda: folder.result)
+    assert target.job("default", "job").result == "Succeeded"

@@ -161,11 +161,14 @@ def _without_proxy(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) ->
 def _warnings(node: NodeEnv, host: HostInfo, environ: Mapping[str, str]) -> list[str]:
     warnings = []
     if (node.procs_per_node > 1 or node.job.gpus_per_node) and host.shm_bytes == CONTAINER_SHM:
-        warnings += ["shared memory has the container default of 64 MiB: data loaders and NCCL may need more"]
+        warnings += [
+            "shared memory has the container default of 64 MiB: data loaders and NCCL may need more; fix: sharedMemory"
+        ]
     remote = host.local_addr and not ipaddress.ip_address(host.local_addr).is_loopback
     for name in INTERFACE_VARIABLES:
         if remote and node.job.all_nodes > 1 and environ.get(name, "").split("=")[-1] in LOOPBACK:
-            warnings += [f"{name}={environ[name]}: other nodes cannot be reached through the loopback interface"]
+            what = f"{name}={environ[name]}: other nodes cannot be reached through the loopback interface"
+            warnings += [f"{what}; fix: leave it out"]
     return warnings
 
 

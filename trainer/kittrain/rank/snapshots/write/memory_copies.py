@@ -117,7 +117,8 @@ class MemoryCopies:
     def _disable_if_any_failed(self, problem: str) -> None:
         problems = [f"rank {rank}: {one}" for rank, one in enumerate(self._world.gather(problem, str)) if one]
         if problems := self._world.broadcast_value(problems, list[str]):
-            self._world.print(f"warning: the state is not copied to main memory: {problems[0]}")
+            fix = "more room in /dev/shm (sharedMemory), or no snapshots.memoryEverySteps"
+            self._world.print(f"warning: the state is not copied to main memory: {problems[0]}; fix: {fix}")
             self._enabled = False
             self._slots.clear()
             if self._folder is not None:

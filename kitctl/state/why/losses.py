@@ -1,0 +1,56 @@
+"""Causes in nodes that are lost again and again, or cannot be replaced. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+_ENDED: Final = "see what ends its nodes, such as a machine's memory; if so many losses are usual: policy.backoffLimit"
+LOSSES: Final = Family(
+    "Lost nodes",
+    "Running",
+    (
+        Rule(
+            r"termination not confirmed: node (\S+) is unreachable",
+            "the machine {0} is off or disconnected, and its pod may still run there",
+            "switch it on; only if it is off for good: kubectl taint node {0} "
+            "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+            means="two pods of one name could write at once; kubectl delete pod --force does not help an Indexed Job",
+        ),
+        Rule(
+            r"has ended, and is replaced once Kubernetes' Job controller notices",
+            "",
+            "wait; or kitctl submit --replace --resume; or kind: PyTorchJob where pods are often lost",
+            seen="has ended, and is replaced once Kubernetes' Job controller notices: up to ten minutes",
+            means="after several lost pods that controller waits longer each time (docs/cluster.md)",
+        ),
+        Rule(
+            r"was started again in place \d+ times without a new snapshot",
+            "",
+            "mend what the message begins with, which is how the agent ended; if that is the memory: "
+            "resources.limits.memory",
+            seen="...; it was started again in place 10 times without a new snapshot",
+            means="its pod ends now, and counts against policy.backoffLimit",
+        ),
+        Rule(
+            r"^\s*BackoffLimitExceeded\W+(more than .*)",
+            "{0}",
+            _ENDED,
+            seen="BackoffLimitExceeded: more than 6 nodes were lost; the last, node 1, was killed by signal 9",
+        ),
+        Rule(
+            r"^\s*BackoffLimitExceeded\b",
+            "",
+            _ENDED,
+            seen="BackoffLimitExceeded: Job has reached the specified backoff limit",
+        ),
+        Rule(
+            r"is not responding: its agent or its machine is suspended",
+            "",
+            "check that machine: out of memory, frozen, under a debugger; the node joins again when it goes on",
+            seen="node 1 is not responding: its agent or its machine is suspended",
+            means="its connections are up, and the others go on without it",
+        ),
+    ),
+)

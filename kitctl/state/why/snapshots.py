@@ -1,0 +1,71 @@
+"""Causes in snapshots: of another run, damaged, on a volume that does not take them. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+SNAPSHOTS: Final = Family(
+    "Snapshots",
+    "Running",
+    (
+        Rule(
+            r"SnapshotError: .*?(its model has other parameters)",
+            "the snapshots that it should resume from are of another model",
+            "another --name for this model, or --from-scratch",
+        ),
+        Rule(
+            r"SnapshotError: .*?its optimizer (?:is ([^;,]+), not ([^;,]+)|has other parameters)",
+            "the snapshots that it should resume from were taken with another optimizer",
+            "use the old optimizer, or start a new run: another --name",
+        ),
+        Rule(
+            r"SnapshotError: .*?its (batch size|seed|data set's size) is (\d+), not (\d+)",
+            "the snapshots were taken in another order of the data: their {0} is {1}, not {2}",
+            "restore the old setting; or --resume-state, which continues from their weights and optimizer in the new "
+            "order; or start a new run: another --name",
+        ),
+        Rule(
+            r"SnapshotError: .*?its data set is another one of the same length",
+            "the snapshots that it should resume from were taken with other data",
+            "use the old data, or start a new run: another --name. Data that are generated differ each time, unless "
+            "they are seeded",
+        ),
+        Rule(
+            r"training does not start from scratch while there are some",
+            "all snapshots are damaged, and training does not start from scratch while there are some",
+            "restore a good one, as from a backup; or start over: --from-scratch. kitctl snapshots verify shows each "
+            "damage",
+        ),
+        Rule(
+            r"is not the same folder on all nodes",
+            "each node has a folder of its own for snapshots, and ranks that hold a part of the state need a shared "
+            "one",
+            "use a volume that all nodes share (ReadWriteMany): --claim, or --storage-class",
+        ),
+        Rule(
+            r"no snapshots can be written to .*?(?:Read-only file system|Permission denied|Operation not permitted)",
+            "",
+            "make the snapshots' volume writable for the job's user: how it is mounted, the claim's access mode, "
+            "security.fsGroup; or train without: snapshots.enabled: false",
+            local="make that folder writable for you, or train without snapshots: snapshots.enabled: false",
+            seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
+        ),
+        Rule(
+            r"no snapshot at step \d+: ",
+            "",
+            "free space on its volume, or make it writable; snapshots.keep limits how many are kept. Training goes "
+            "on, and the next snapshot is tried",
+            seen="no snapshot at step 300: [Errno 28] No space left on device",
+        ),
+        Rule(
+            r"cannot use its storage \(",
+            "",
+            "check the volume of the path in the message; if one snapshot can never be read again, move its folder "
+            "away: the one before it is used",
+            seen="rank 0 cannot use its storage ([Errno 5] Input/output error: ...)",
+            means="it has not answered for a minute; the ranks are started again until it does",
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Causes between the start of a node's process and that of its ranks: code, requirements, the run. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, Rule
+
+_REQUIREMENTS: Final = r"the requirements cannot be installed: .*?"
+STARTS: Final = Family(
+    "Code, requirements and the run",
+    "Starting",
+    (
+        Rule(
+            r"KIT_SPEC: .*the image's kittrain is (older|newer) than",
+            "the image's kittrain is {0} than kitctl, and cannot read what the job asks for",
+            "leave out --trainer image, so that kitctl's own travels with the job; or name an image of its version",
+        ),
+        Rule(
+            _REQUIREMENTS + r"stay as they are in the image",
+            "",
+            "loosen that requirement, or use another image",
+            local="loosen that requirement, or name an interpreter with another torch: --python",
+            seen="the requirements cannot be installed: ...; torch and what belongs to it stay as they are in the "
+            "image",
+            means="a requirement needs another torch than there is",
+        ),
+        Rule(
+            _REQUIREMENTS + r"(?:connection broken by|Max retries exceeded|timed out|Could not fetch URL|Temporary "
+            r"failure|Connection\w*Error)",
+            "",
+            "nothing, if that passes: the node tries again; else name an index that it reaches, by --index-url, or "
+            "send wheels: --find-links DIR --no-index",
+            seen="the requirements cannot be installed: connection broken by ...",
+            means="the package index does not answer",
+        ),
+        Rule(
+            r"the requirements cannot be installed|No matching distribution found for (\S+)",
+            "",
+            "correct the name or the version: pip index versions NAME lists those that there are",
+            seen="the requirements cannot be installed: No matching distribution found for ...",
+            means="no index and no folder of --find-links has such a version, or the nodes reach no index",
+        ),
+        Rule(
+            r"^installing requirements$",
+            "",
+            "nothing: kitctl logs shows what pip downloads and builds; wheels that are sent need neither "
+            "(docs/code.md)",
+            seen="installing requirements",
+            means="the other nodes wait for the one that does",
+        ),
+        Rule(
+            r"this run has no secret",
+            "",
+            "submit it with kitctl, or fill the job's Secret (docs/security.md); security.rendezvousSecret: true goes "
+            "on without one",
+            seen="rendezvousSecret: require: this run has no secret: ...",
+            means="nothing has filled the job's Secret: a right is missing, or security.reportStatus is false in "
+            "rendered manifests",
+        ),
+        Rule(
+            r"run \S+ has already finished; if this is a new run",
+            "",
+            "as the message says (docs/decisions/0029-run-id.md)",
+            seen="run ... has already finished; if this is a new run, ...",
+            means="rendered manifests were applied again, and the pods may not look at their job",
+        ),
+    ),
+)
