@@ -13,14 +13,14 @@ Why: decision 36.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kitctl import targets
 from kitctl.api.job import Job
+from kitctl.output.view.page import Findings
 from kitctl.state import phase as state
-from kitctl.state.checks import Finding
 from kitctl.state.phase import JobState
 from kitctl.targets import Change, Submission, Target, TargetOptions
 
@@ -110,9 +110,9 @@ class Client:
         """
         return self.target.send_code(self._submission(spec, folder))
 
-    def check(self, spec: JobSpec, *, folder: Path | None = None) -> Iterator[Finding]:
-        """Check whether the target can run a job; yields each finding as it is made. Changes nothing."""
-        return self.target.run_checks(self._submission(spec, folder, remarks=False))
+    def check(self, spec: JobSpec, *, folder: Path | None = None) -> Findings:
+        """Check whether the target can run a job; each finding is made when it is asked for. Changes nothing."""
+        return Findings(self.target.run_checks(self._submission(spec, folder, remarks=False)))
 
     def job(self, name: str, namespace: str | None = None) -> Job:
         """The job of that name; nothing is requested yet."""

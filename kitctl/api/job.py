@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kitctl.base import printable
 from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
-from kitctl.output.view.page import Page, shown
+from kitctl.output.view.page import Findings, Page, shown
 from kitctl.output.view.text import Look, failure_lines, job_page
 from kitctl.state import logs as log
 from kitctl.state import phase as state
@@ -25,7 +25,6 @@ from kitctl.targets import Session, SnapshotStore, Target
 
 if TYPE_CHECKING:
     from kitctl.api.snapshot_client import SnapshotClient
-    from kitctl.state.checks import Finding
     from kitctl.state.history import JobHistory
     from kitctl.state.members import Members
     from kitctl.state.stacks import NodeStacks
@@ -185,11 +184,11 @@ class Job:
                 break
         return logged
 
-    def check(self) -> Iterator[Finding]:
+    def check(self) -> Findings:
         """Diagnose it: what ``kitctl doctor NAME`` prints."""
         from kitctl.state import running_job
 
-        return running_job.check_job(self.target.job(self.namespace, self.name), time.time())
+        return Findings(running_job.check_job(self.target.job(self.namespace, self.name), time.time()))
 
     def stacks(self, ranks: frozenset[int] = frozenset()) -> list[NodeStacks]:
         """Where its ranks are: the stacks of all threads that run Python, also while they hang; empty: of all ranks.

@@ -22,11 +22,15 @@ def line(job: JobState) -> str:
 
 def html(job: JobState) -> str:
     """A table of what is known."""
+    from kitctl.state.why.explain import explain  # noqa: PLC0415 - which imports the module that imports this one
+
+    found = explain(job, now=0.0)
     rows = (
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase),
-        ("Reason", _cut(job.reason)),
-        ("Fix", _cut(job.failure.fix) if job.failure else ""),
+        ("Why", found.cause),
+        ("Fix", found.fix),
+        ("Then", found.then),
         ("Nodes", job.node_range if job.finished else f"{job.ready_nodes} of {job.node_range}"),
         ("Ranks", str(job.world_size or "")),
         ("Progress", ", ".join(filter(None, (_step(job), _loss(job))))),

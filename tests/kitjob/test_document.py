@@ -102,7 +102,7 @@ def test_variables_of_the_image_override_the_document(knob: str) -> None:
         ("run.logDir", 5, "not text: 5"),
         ("run.restartInPlace", 1, "not bool: 1"),
         ("run.exitCodes", {"done": 0}, ""),
-        ("run.code", {"digest": "d"}, "Code: unknown or missing: store, workdir"),
+        ("run.code", {"digest": "d"}, "Code: store, workdir: missing"),
     ],
 )
 def test_an_invalid_field_is_rejected_by_name(path: str, value: object, message: str) -> None:

@@ -6,7 +6,7 @@ sections would cost 14 ms at each start of kitctl and of an agent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -35,8 +35,10 @@ class Record:
 
     def __init__(self, **values: Any) -> None:
         given = {**{name: dict(one) if type(one) is dict else one for name, one in self.__fields__.items()}, **values}
-        if wrong := given.keys() - self.__fields__.keys() or {name for name in given if given[name] is MISSING}:
-            raise TypeError(f"{type(self).__name__}: unknown or missing: {', '.join(sorted(wrong))}")
+        if unknown := given.keys() - self.__fields__.keys():
+            raise TypeError(f"{type(self).__name__} has no {_with_nearest(unknown, self.__fields__)}")
+        if missing := sorted(name for name in given if given[name] is MISSING):
+            raise TypeError(f"{type(self).__name__}: {', '.join(missing)}: missing")
         vars(self).update(given)
         self.__post_init__()
 
@@ -58,6 +60,15 @@ class Record:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in given_fields(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+def _with_nearest(unknown: Iterable[str], known: Collection[str]) -> str:
+    """``gpuspernode; did you mean gpus_per_node?``."""
+    from difflib import get_close_matches  # noqa: PLC0415  only for an error
+
+    plain = {name.replace("_", ""): name for name in known}
+    near = [plain[one] for name in unknown for one in get_close_matches(name.lower().replace("_", ""), plain, 1)]
+    return ", ".join(sorted(unknown)) + (f"; did you mean {' and '.join(sorted(near))}?" if near else "")
 
 
 def replace(record: T, **changes: Any) -> T:

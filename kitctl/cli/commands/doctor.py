@@ -14,7 +14,7 @@ from kitctl.cli.options import JobCommand, job_options
 from kitctl.cli.target_options import announced, target_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kitctl.api.client import Client
     from kitctl.input.job_request import JobRequest
@@ -73,7 +73,7 @@ def command(job: JobRequest, connect: Callable[[], Client], output: str | None) 
         raise KitError(f"{len(problems)} of {len(seen)} checks found a problem: {', '.join(problems)}")
 
 
-def _findings(job: JobRequest, client: Client) -> Iterator[Finding]:
+def _findings(job: JobRequest, client: Client) -> Iterable[Finding]:
     from kitctl.input import specfile
 
     if name := _existing_job(job):
@@ -92,7 +92,7 @@ def _may_be_job(word: str) -> bool:
     return not word.startswith("-") and "." not in word and not Path(word).exists()
 
 
-def _recorded(findings: Iterator[Finding], seen: list[Finding]) -> Iterator[Finding]:
+def _recorded(findings: Iterable[Finding], seen: list[Finding]) -> Iterator[Finding]:
     """Findings as they arrive, each appended to ``seen``."""
     for finding in findings:
         seen.append(finding)

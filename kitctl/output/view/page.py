@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from kitctl.base import printable
 from kitctl.state import summary
 from kitctl.state.phase import JobState
+
+if TYPE_CHECKING:
+    from kitctl.state.checks import Finding
 
 
 class Page(str):
@@ -21,6 +25,34 @@ class Page(str):
 
     def _repr_html_(self) -> str:
         return summary.pre(str(self))
+
+
+class Findings:
+    """What checks find, each as it is made; an interpreter and a notebook make all of them, and show them.
+
+    Args:
+        made: the checks.
+    """
+
+    def __init__(self, made: Iterator[Finding]) -> None:
+        self._made = made
+        self._found: list[Finding] = []
+
+    def __iter__(self) -> Iterator[Finding]:
+        """Those that were made, then the others."""
+        yield from self._found
+        for finding in self._made:
+            self._found.append(finding)
+            yield finding
+
+    def __repr__(self) -> str:
+        """As ``kitctl doctor`` prints them."""
+        from kitctl.output.view.doctor import lines  # noqa: PLC0415 - few commands need it
+
+        return "\n".join(lines(self))
+
+    def _repr_html_(self) -> str:
+        return summary.pre(repr(self))
 
 
 def shown(states: Iterator[JobState]) -> Iterator[JobState]:

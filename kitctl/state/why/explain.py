@@ -76,7 +76,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(job: JobState, now: float) -> Explanation:
-    """The cause of a job's state; ``now`` is in Unix seconds."""
+    """The cause of a job's state; ``now`` is in Unix seconds, for how long its ranks stand still."""
     local = job.target == "local"
     cause, fix = next(_causes(job, local=local), ("", ""))
     evidence = tuple(_evidence(job))[:EVIDENCE]

@@ -22,6 +22,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -119,9 +120,9 @@ class JobFolder:
         """Held by the running supervisor."""
         return self.path / "supervisor.lock"
 
-    @property
+    @cached_property
     def job(self) -> SubmittedJob:
-        """What was submitted."""
+        """What was submitted, which never changes: another job of the name has another folder."""
         job = self._require("job.json", SubmittedJob)
         return replace(job, spec=job.spec.in_namespace(self.path.parent.name))
 

@@ -204,8 +204,9 @@ def _gpus(spec: JobSpec) -> str:
     if needed and any((DEVICES / name).exists() for name in OTHER_GPUS):
         return f"{needed} requested; those of this machine cannot be counted"
     if needed > available and spec.backend != "gloo":
-        nodes = pluralize(spec.all_nodes, "node")
-        what = f"{nodes} of {spec.gpus_per_node} need {needed}, and this machine has {available}"
+        nodes, each = pluralize(spec.all_nodes, "node"), pluralize(spec.gpus_per_node, "GPU")
+        needs = "needs" if spec.all_nodes == 1 else "need"
+        what = f"{nodes} with {each} {needs} {needed}, and this machine has {available}"
         raise UnsupportedError(what, fix="request fewer, or run with --backend gloo on the CPU")
     return f"{needed} of {available}" if needed else "none requested"
 

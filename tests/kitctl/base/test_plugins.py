@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,17 @@ def test_an_installed_kind_is_rendered_with_its_own_template(site: Path) -> None
     assert task["template"]["spec"]["containers"][0]["name"] == "pytorch"
     schema = json.loads(kitctl(site, "schema").stdout)
     assert "VolcanoJob" in schema["$defs"]["JobSpec"]["properties"]["kind"]["enum"]
+
+
+def test_a_kind_in_an_archive_is_found(site: Path, tmp_path: Path) -> None:
+    archive = Path(shutil.make_archive(str(tmp_path / "site"), "zip", site))
+    assert "VolcanoJob" in kitctl(archive, "schema").stdout
+
+
+def test_where_no_distribution_has_any_none_is_read(tmp_path: Path) -> None:
+    code = "import sys; from kitctl.kinds import all_kinds; all_kinds(); print('importlib.metadata' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "False\n"
 
 
 def test_a_job_of_another_group_is_not_taken_for_an_indexed_job() -> None:

@@ -34,6 +34,7 @@ def said(*words: str, capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
         ("launch", "submit (run a script or a module on several nodes)"),
         ("lauch", "submit (run a script or a module on several nodes)"),
         ("sumbit", "submit (run a script or a module on several nodes)"),
+        ("explain", "why (say why a job waits, stands still or has failed, with the fix)"),
         ("dril", "drill (inject a fault into a running job and measure recovery)"),
     ],
 )

@@ -50,7 +50,7 @@ def test_this_machine_could_run_the_default_workload(tmp_path: Path) -> None:
     ("spec", "check", "verdict", "words"),
     [
         (JobSpec(name="job", command=("absent.py",)), "script", "problem", "no script 'absent.py'"),
-        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "GPUs", "problem", "2 nodes of 4096 need 8192"),
+        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "GPUs", "problem", "2 nodes with 4096 GPUs need 8192"),
         (JobSpec(name="job", shared_memory="1000Ti"), "shared memory", "warning", "a pod would have 1000Ti"),
         (JobSpec(name="job", nodes=4000), "processors", "warning", "4000 ranks share"),
     ],
@@ -171,7 +171,7 @@ SLIP = "import torch\nprint(1\nloss = 2\n"
         (JobSpec(name="job", command=("slip.py",)), "command: slip.py, line 2: '(' was never closed: print(1"),
         (JobSpec(name="job", nccl=Nccl(interface="ib0")), "nccl.interface: this machine has no interface 'ib0'"),
         (JobSpec(name="job", nccl=Nccl(interface="=l")), "nccl.interface: this machine has no interface '=l'"),
-        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "2 nodes of 4096 need 8192, and this machine has "),
+        (JobSpec(name="job", nodes=2, gpus_per_node=4096), "2 nodes with 4096 GPUs need 8192, and this machine has "),
     ],
 )
 def test_what_cannot_work_here_is_refused_unless_checks_are_skipped(
