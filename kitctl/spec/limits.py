@@ -11,6 +11,7 @@ from kitctl.base.errors import Problem
 from kitjob.document import LIMIT, selection, written
 from kitjob.durations import seconds
 from kitjob.fields import BYTES, RESOURCES_IN_BYTES
+from kitjob.names import LOST_AFTER
 
 if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
@@ -18,10 +19,16 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES: Final = 128 * 1024  # an argument, or a variable with its name: Linux' MAX_ARG_STRLEN
 MAX_INT: Final = 2**31 - 1  # Kubernetes uses 32 bits
 _INVALID_TEXT: Final = re.compile(r"[\0\ud800-\udfff]")
-_TIMES: Final = {  # by section and field: whether 0 is allowed
-    "rendezvous": {"joinTimeout": False, "lastCall": True},
-    "snapshots": {"every": False},
-    "policy": {"deadline": False, "ttl": True, "gracePeriod": True, "hangTimeout": False},
+_TIMES: Final = {  # by section and field: the least and the most, in seconds
+    "rendezvous": {"joinTimeout": (1, MAX_INT), "lastCall": (0, MAX_INT)},
+    "snapshots": {"every": (1, MAX_INT)},
+    "policy": {
+        "deadline": (1, MAX_INT),
+        "ttl": (0, MAX_INT),
+        "gracePeriod": (0, MAX_INT),
+        "hangTimeout": (1, MAX_INT),
+        "lostAfter": LOST_AFTER,
+    },
 }
 
 
@@ -53,16 +60,18 @@ def numbers(spec: JobKeys) -> Iterator[Problem]:
 
 
 def times(spec: JobKeys) -> Iterator[Problem]:
-    """Times fit into 32 bits of seconds, and are not 0 where that would end the job at once."""
+    """Times fit into 32 bits of seconds, and are not so short that the job could not run."""
     given = written(spec)
     for section, fields in _TIMES.items():
-        for field, may_be_zero in fields.items():
+        for field, (least, most) in fields.items():
             text = given.get(section, {}).get(field, "auto")
-            time = seconds(text) if text[0].isdecimal() else 1
-            if time > MAX_INT:
-                yield Problem.of(f"{section}.{field}", f"{text} is longer than 68 years", "use less")
-            elif not (time or may_be_zero):
-                yield Problem.of(f"{section}.{field}", f"{text} is zero", "use at least 1s")
+            time = seconds(text) if text[0].isdecimal() else least
+            if time > most:
+                long = f"{text} is longer than {'68 years' if most == MAX_INT else f'{most} s'}"
+                yield Problem.of(f"{section}.{field}", long, "use less")
+            elif time < least:
+                short = f"{text} is {f'shorter than {least} s' if time else 'zero'}"
+                yield Problem.of(f"{section}.{field}", short, f"use at least {least}s")
 
 
 def amounts(spec: JobKeys) -> Iterator[Problem]:

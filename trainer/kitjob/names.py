@@ -16,6 +16,7 @@ AUTO: Final = "auto"  # value of a setting: what fits is chosen
 DEFAULT_COMMAND: Final = ("-m", "kittrain.workloads.digits")
 RENDEZVOUS_PORT: Final = 29400  # torchrun's default
 METRICS_PORT: Final = 29401
+LOST_AFTER: Final = (2, 3600)  # least and most seconds of `policy.lostAfter`
 SNAPSHOT_PATH: Final = "/snapshots"
 
 # -- objects and files that an agent reads or writes ------------------------------------------------------------------

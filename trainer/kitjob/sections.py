@@ -210,6 +210,9 @@ class Policy(Record):
     hang_timeout: Sent[Timeout] = "auto"
     """Maximum time of a step before the job counts as hung; ``auto``: no limit while its ranks work, else ten times the
     slowest steps, at least 30 s."""
+    lost_after: Sent[Duration] = "3s"
+    """Time without an answer after which a node's machine counts as lost: at least 2s. A network may be silent for a
+    second less."""
     on_non_finite: Sent[Literal["warn", "stop"]] = "warn"
     """What a loss does that is NaN or infinite: ``stop`` ends the job with that step as its reason. The last finite
     snapshot stays in any case."""

@@ -58,6 +58,7 @@ from them is in the document (`training-job.document`).
       "maxRestarts": 3,
       "gracePeriod": "60s",
       "hangTimeout": "auto",
+      "lostAfter": "3s",
       "onNonFinite": "warn"
     },
     "metrics": {

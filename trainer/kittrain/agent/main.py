@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kitjob
+from kitjob.durations import seconds
 from kitjob.names import EXIT_CODES
 from kittrain.agent.processes.pod_supervisor import supervise
 from kittrain.agent.processes.supervision import Supervision
@@ -192,7 +193,7 @@ def _supervise(
     metrics: NodeMetrics | None,
 ) -> Ending:
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
-    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf, lost_after=seconds(node.job.policy.lost_after))
     adopt_orphans()
     share_cores(node, os.environ)
     with ExitStack() as stack:

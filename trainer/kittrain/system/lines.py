@@ -12,6 +12,8 @@ from kitjob.decoders import MalformedError
 
 MAX_LINE: Final = 1 << 26  # bytes per line; enough for the ranks of ten thousand nodes
 
+PING: Final = b"\n"  # an empty line, which has the other end's kernel answer and means nothing else
+
 Message = dict[str, Any]
 
 

@@ -36,7 +36,7 @@ SPEC = JobSpec(
         copy=False,
         model_file=False,
     ),
-    policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m"),
+    policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m", lost_after="6s"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s"),
 )
 

@@ -14,7 +14,9 @@ from kittrain.agent.rendezvous.handshake import Answer, Greeting, Key, Proof, Se
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.hub import Hub
 from kittrain.agent.rendezvous.membership import Membership
+from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.system import port
+from kittrain.system.lines import PING
 
 KEY = Key(b"0123456789abcdef", "run-7")
 HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "first": True, "pod": "run-7-1"}
@@ -28,7 +30,7 @@ class HubThread:
         self.warnings: list[str] = []
         membership = Membership(min_nodes=2, max_nodes=2, last_call_timeout=1.0)
         hang_detector = HangDetector(heartbeat_timeout=30.0, stop_timeout=30.0)
-        hub = Hub(KEY, membership, hang_detector, keep_alive=(1, 5), warn=self.warnings.append)
+        hub = Hub(KEY, membership, hang_detector, settings=RendezvousSettings(), warn=self.warnings.append)
         hub._server._max_unauthenticated = max_unauthenticated
         self._listener = port.listen("127.0.0.1", 0)
         self.address: tuple[str, int] = self._listener.getsockname()
@@ -110,6 +112,8 @@ class HubClient:
         """The hub's next message other than StepTimings; empty once it has closed the connection."""
         assert self.session
         while line := self.readline():
+            if line == PING:
+                continue
             message: dict[str, Any] = json.loads(self.session.verify(line[:-1]))
             if message["type"] != "StepTimings":
                 return message

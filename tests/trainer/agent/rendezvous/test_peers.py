@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +16,9 @@ from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, K
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import node_env
-from tests.trainer.agent.rendezvous.hub_clients import HELLO, JOIN, KEY, HubClient, HubThread, forms_rounds
+from kittrain.system import link_watch
+from kittrain.system.link_watch import ANSWERS
+from tests.trainer.agent.rendezvous.hub_clients import HELLO, JOIN, KEY, HubClient, HubThread, forms_rounds, register
 from tests.trainer.nodes import free_port
 
 
@@ -45,6 +48,27 @@ def test_a_client_without_a_greeting_gets_no_answer(hub: HubThread, data: bytes)
         assert client.read() == b""
     assert not hub.warnings
     assert forms_rounds(hub)
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_silent_connection_ends_unless_its_machine_answers(
+    hub: HubThread, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """Nothing listens at the port that the nodes name, so that this machine refuses."""
+    with HubClient(hub.address) as zero, HubClient(hub.address) as one:
+        register(zero, 0).send(JOIN | {"port": 4712})
+        register(one, 1).send(JOIN)
+        assert (zero.receive()["type"], one.receive()["type"]) == ("Round", "Round")
+        monkeypatch.setattr(link_watch, "ANSWERS", ANSWERS if answers else frozenset())
+        monkeypatch.setattr(link_watch.LinkWatch, "silence", lambda watch, _: 10.0 if watch.port == 4711 else 0.0)
+        if answers:
+            time.sleep(2.0)
+            one.send({"type": "Set", "values": {"key": "still here"}})
+            zero.send({"type": "Get", "keys": ["key"]})
+            assert zero.receive()["values"] == ["still here"]
+        else:
+            assert one.read().strip() == b""
+            assert zero.receive()["reason"] == "node 1, pod run-7-1 is lost: its machine has not answered for 3 s"
 
 
 WRONG_KEYS = [Key(b"fedcba9876543210", KEY.run), Key(KEY.secret, "another"), Key(None, KEY.run)]

@@ -34,17 +34,16 @@ def main() -> None:
         min_nodes=config.min_nodes,
         max_nodes=config.max_nodes,
         spares=config.spares,
-        last_call_timeout=config.last_call_timeout,
+        last_call_timeout=config.settings.last_call_timeout,
     )
-    keep_alive_timeout = config.keep_alive_interval * config.keep_alive_max_attempt
     hang_detector = HangDetector(
-        heartbeat_timeout=MAX_MISSED_HEARTBEATS * keep_alive_timeout, stop_timeout=config.grace_seconds
+        heartbeat_timeout=MAX_MISSED_HEARTBEATS * config.settings.keep_alive_timeout, stop_timeout=config.grace_seconds
     )
     hub = Hub(
         Key(config.secret, config.run_id),
         membership,
         hang_detector,
-        keep_alive=(config.keep_alive_interval, config.keep_alive_max_attempt),
+        settings=config.settings,
         warn=partial(log, 0),
     )
     asyncio.run(hub.serve(socket.socket(fileno=config.listener_fd)))

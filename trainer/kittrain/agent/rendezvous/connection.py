@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -11,8 +12,10 @@ from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.handshake import Answer, AuthenticationError, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_HUB, Message
+from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.system import port
 from kittrain.system.lines import ConnectionLost, LineStream, enable_keepalive
+from kittrain.system.link_watch import LinkWatch
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
 ANSWER_TIMEOUT: Final = 10.0  # seconds for the hub's answer: thousands of nodes may connect at once
@@ -21,9 +24,10 @@ ANSWER_TIMEOUT: Final = 10.0  # seconds for the hub's answer: thousands of nodes
 class Connection:
     """A node's end, after the handshake."""
 
-    def __init__(self, lines: LineStream, session: Session) -> None:
+    def __init__(self, lines: LineStream, session: Session, link: LinkWatch) -> None:
         self._lines = lines
         self._session = session
+        self._link = link
 
     def send(self, message: Message) -> None:
         """Send a message to the hub.
@@ -37,9 +41,9 @@ class Connection:
         """The hub's next message; None if none arrives within ``timeout`` seconds.
 
         Raises:
-            ConnectionLost: the hub is gone, or the message is not authentic.
+            ConnectionLost: the hub is gone, its machine does not answer, or the message is not authentic.
         """
-        line = self._lines.read(timeout)
+        line = self._read(timeout)
         try:
             return None if line is None else messages.load(FROM_HUB, self._session.verify(line))
         except (AuthenticationError, MalformedError) as error:
@@ -47,14 +51,26 @@ class Connection:
 
     def close(self) -> None:
         """Close it; the hub notices that without a message."""
+        self._link.close()
         self._lines.close()
+
+    def _read(self, timeout: float | None) -> bytes | None:
+        """The next line that says something; meanwhile, watch the link."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            now = time.monotonic()
+            if now >= self._link.next_check and self._link.is_lost(now):
+                raise ConnectionLost("its machine does not answer")
+            line = self._lines.read(max(min(self._link.next_check, deadline) - now, 0.0))
+            if line or (line is None and time.monotonic() >= deadline):
+                return line
 
 
 def connect(
     host: tuple[str, int],
     key: Key,
     *,
-    keep_alive: tuple[int, int],
+    settings: RendezvousSettings,
     nodes: int,
     deadline: float,
     waiting: Callable[[str], None],
@@ -64,7 +80,7 @@ def connect(
     Args:
         host: node 0's name or address, and the port there.
         key: of the run.
-        keep_alive: seconds between two TCP keep-alives of an idle connection, and how many may be missed.
+        settings: timeouts.
         nodes: how many may try to connect at once.
         deadline: when to give up, in ``time.monotonic()``.
         waiting: called with the reason before each further attempt.
@@ -75,10 +91,11 @@ def connect(
     began = time.monotonic()
     while True:
         connection = port.connect(*host, deadline=deadline, nodes=nodes, waiting=waiting)
-        enable_keepalive(connection, interval=keep_alive[0], attempts=keep_alive[1])
+        enable_keepalive(connection, interval=settings.keep_alive[0], attempts=settings.keep_alive[1])
         lines = LineStream(connection)
+        link = LinkWatch(connection, lost_after=settings.lost_after, port=connection.getpeername()[1])
         try:
-            return Connection(lines, _authenticate(lines, key))
+            return Connection(lines, _authenticate(lines, key), link)
         except (ConnectionLost, AuthenticationError, MalformedError) as error:
             lines.close()
             if time.monotonic() > deadline:

@@ -22,9 +22,10 @@ from kittrain.agent.rendezvous.handshake import Key
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 from kittrain.agent.rendezvous.messages import Message
-from kittrain.agent.rendezvous.peers import Peer, PeerServer
+from kittrain.agent.rendezvous.peers import LOST, Peer, PeerServer
 from kittrain.agent.rendezvous.resumes import Resume, distinct
 from kittrain.agent.rendezvous.round_values import RoundValues
+from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.standstill import StandstillWatch
 from kittrain.agent.rendezvous.stragglers import StragglerDetector
 from kittrain.outcome.termination import Ending
@@ -41,7 +42,7 @@ class Hub:
         key: of the run; a node must know it.
         membership: the rules of rounds.
         hang_detector: the rules of hangs.
-        keep_alive: seconds between two TCP keep-alives of an idle connection, and how many may be missed.
+        settings: timeouts.
         warn: called for addresses that do not know the key.
     """
 
@@ -51,10 +52,10 @@ class Hub:
         membership: Membership,
         hang_detector: HangDetector,
         *,
-        keep_alive: tuple[int, int],
+        settings: RendezvousSettings,
         warn: Callable[[str], None],
     ) -> None:
-        self._server = PeerServer(key, self, keep_alive=keep_alive, warn=warn)
+        self._server = PeerServer(key, self, settings=settings, warn=warn)
         self._membership = membership
         self._hang_detector = hang_detector
         self._stragglers = StragglerDetector()
@@ -64,7 +65,7 @@ class Hub:
         self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
         self._spares: list[Node] = []  # that know that they stand by for this round
         self._timings_sent_at = 0.0
-        self._timings_interval = keep_alive[0] * keep_alive[1]
+        self._timings_interval = settings.keep_alive_timeout
         self._peers: dict[Node, Peer] = {}
         self._nodes: dict[Peer, Node] = {}
         self._values = RoundValues(self._send)
@@ -84,6 +85,7 @@ class Hub:
                 self._changed.clear()
                 now = time.monotonic()
                 self._server.drop_expired(now)
+                self._server.drop_silent(now)
                 self._update_round(now)
                 self._check_nodes(now)
 
@@ -101,7 +103,7 @@ class Hub:
     def connection_lost(self, peer: Peer) -> None:
         """An authenticated peer is gone."""
         if node := self._nodes.get(peer):
-            self._remove(node)
+            self._remove(node, peer.why_lost)
 
     def _register(self, peer: Peer, hello: messages.Hello) -> None:
         if peer in self._nodes:
@@ -132,6 +134,7 @@ class Hub:
         match message:
             case messages.Join():
                 node.address, node.port = message.address, message.port
+                self._peers[node].reachable_at(message.port)
                 ended = self._membership.join(node, round=message.round, size=message.size)
                 self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
                 self._changed.set()
@@ -175,7 +178,7 @@ class Hub:
         if len(self._resumes) == len(group) and len(found := distinct(self._resumes.values())) > 1:
             self._send(group[0], messages.AllResumes(resumes=found))
 
-    def _remove(self, node: Node, reason: str = "is lost") -> None:
+    def _remove(self, node: Node, reason: str = LOST) -> None:
         peer = self._peers.pop(node, None)
         if peer:  # else it was removed for its successor
             del self._nodes[peer]

@@ -45,7 +45,7 @@ class HubBackend:
             self._connection = connect(
                 (node.run.rendezvous_host, node.run.rendezvous_port),
                 self._key,
-                keep_alive=(settings.keep_alive_interval, settings.keep_alive_max_attempt),
+                settings=settings,
                 nodes=node.job.all_nodes,
                 deadline=deadline,
                 waiting=waiting,

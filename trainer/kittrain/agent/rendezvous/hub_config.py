@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+
 
 @dataclass(frozen=True, kw_only=True)
 class HubConfig:
@@ -17,9 +19,7 @@ class HubConfig:
         min_nodes: of a round.
         max_nodes: of a round.
         spares: nodes beyond those of a round.
-        last_call_timeout: seconds that fewer than the expected nodes wait for more.
-        keep_alive_interval: seconds between two keep-alives of an idle connection.
-        keep_alive_max_attempt: how many of them may be missed.
+        settings: timeouts.
         grace_seconds: that ranks may take to stop.
     """
 
@@ -30,7 +30,5 @@ class HubConfig:
     min_nodes: int
     max_nodes: int
     spares: int
-    last_call_timeout: float
-    keep_alive_interval: int
-    keep_alive_max_attempt: int
+    settings: RendezvousSettings
     grace_seconds: float

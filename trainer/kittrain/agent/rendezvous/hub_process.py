@@ -35,9 +35,7 @@ def hub_process(
             min_nodes=node.job.min_nodes,
             max_nodes=node.job.max_nodes,
             spares=node.job.spares,
-            last_call_timeout=settings.last_call_timeout,
-            keep_alive_interval=settings.keep_alive_interval,
-            keep_alive_max_attempt=settings.keep_alive_max_attempt,
+            settings=settings,
             grace_seconds=node.grace_period,
         )
         hub = subprocess.Popen(

@@ -17,13 +17,16 @@ from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_NODES, Message, Rejected
-from kittrain.system.lines import MAX_LINE, enable_keepalive
+from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.system.lines import MAX_LINE, PING, enable_keepalive
+from kittrain.system.link_watch import LinkWatch
 from kittrain.system.port import BACKLOG
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
 HANDSHAKE_TIMEOUT: Final = 10.0  # seconds
 MAX_UNAUTHENTICATED: Final = BACKLOG  # connections at once: all nodes of a large job
 MAX_WARNED_ADDRESSES: Final = 10  # that failed to authenticate
+LOST: Final = "is lost"  # why a node is, of which nothing else is known
 
 
 class PeerListener(Protocol):
@@ -42,7 +45,7 @@ class PeerServer:
     Args:
         key: of the run.
         listener: receives the messages of authenticated peers.
-        keep_alive: seconds between two TCP keep-alives of an idle connection, and how many may be missed.
+        settings: timeouts.
         warn: called for an address that fails to authenticate.
         max_unauthenticated: connections at once.
     """
@@ -52,18 +55,19 @@ class PeerServer:
         key: Key,
         listener: PeerListener,
         *,
-        keep_alive: tuple[int, int],
+        settings: RendezvousSettings,
         warn: Callable[[str], None],
         max_unauthenticated: int = MAX_UNAUTHENTICATED,
     ) -> None:
         self.key = key
         self.listener = listener
-        self.keep_alive = keep_alive
+        self.settings = settings
         self._warn = warn
         self._max_unauthenticated = max_unauthenticated
         self._unauthenticated: dict[Peer, None] = {}  # the oldest first, as in the next one's values
         self._by_address: defaultdict[str, dict[Peer, None]] = defaultdict(dict)
         self._warned: set[str] = set()
+        self._authenticated: set[Peer] = set()
 
     def add(self, peer: Peer) -> None:
         """A connection was made."""
@@ -78,6 +82,21 @@ class PeerServer:
             del self._unauthenticated[peer], self._by_address[peer.address][peer]
             if not self._by_address[peer.address]:
                 del self._by_address[peer.address]
+
+    def authenticated(self, peer: Peer) -> None:
+        """A connection is authenticated."""
+        self.discard(peer)
+        self._authenticated.add(peer)
+
+    def gone(self, peer: Peer) -> None:
+        """A connection has ended."""
+        self.discard(peer)
+        self._authenticated.discard(peer)
+
+    def drop_silent(self, now: float) -> None:
+        """Drop peers whose machines do not answer; call it often. ``now`` is ``time.monotonic()``."""
+        for peer in [one for one in self._authenticated if now >= one.next_check]:
+            peer.check(now)
 
     def drop_expired(self, now: float) -> None:
         """Drop connections whose handshake takes too long; call it often. ``now`` is ``time.monotonic()``."""
@@ -104,15 +123,19 @@ class Peer(asyncio.Protocol):
         self._authenticated = False
         self._buffer = bytearray()
         self.since = time.monotonic()
+        self.next_check = float("-inf")
         self.address = ""
+        self.why_lost = LOST
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See the base class."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
-        interval, attempts = self._server.keep_alive
-        enable_keepalive(transport.get_extra_info("socket"), interval=interval, attempts=attempts)
+        interval, attempts = self._server.settings.keep_alive
+        connection = transport.get_extra_info("socket")
+        enable_keepalive(connection, interval=interval, attempts=attempts)
+        self._link = LinkWatch(connection, lost_after=self._server.settings.lost_after)
         self._server.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -129,7 +152,8 @@ class Peer(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  asyncio's signature
         """See the base class."""
-        self._server.discard(self)
+        self._server.gone(self)
+        self._link.close()
         if self._authenticated:
             self._server.listener.connection_lost(self)
         elif self._session:
@@ -139,6 +163,20 @@ class Peer(asyncio.Protocol):
         """Send a message, if the peer is authenticated."""
         if self._session and self._authenticated and not self._transport.is_closing():
             self._transport.write(self._session.sign(messages.dump(message)))
+
+    def reachable_at(self, port: int) -> None:
+        """Its machine may be asked at this port whether it is there."""
+        self._link.port = port
+
+    def check(self, now: float) -> None:
+        """Drop the connection if the machine at its other end does not answer, and have it answer while it is idle."""
+        silence = self._link.silence(now)
+        if silence is not None and silence >= self._link.ping_interval and not self._transport.is_closing():
+            self._transport.write(PING)
+        if self._link.is_lost(now):
+            self.why_lost = f"is lost: its machine has not answered for {self._server.settings.lost_after} s"
+            self.abort()
+        self.next_check = min(self._link.next_check, now + self._link.ping_interval)
 
     def close(self) -> None:
         """Close the connection once everything has been sent."""
@@ -172,5 +210,5 @@ class Peer(asyncio.Protocol):
         else:
             proof: Proof = typed.load(Proof, line)
             self._session.verify_proof(proof.mac)
-            self._server.discard(self)
+            self._server.authenticated(self)
             self._authenticated = True
