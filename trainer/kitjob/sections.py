@@ -217,6 +217,14 @@ class Policy(Record):
     """What a loss does that is NaN or infinite: ``stop`` ends the job with that step as its reason. The last finite
     snapshot stays in any case."""
 
+    interruption_notice: Sent[
+        Annotated[
+            str, Meta(pattern=r"^(aws|gcp|azure|https?://\S+)?$", examples=("aws", "http://127.0.0.1:8080/notice"))
+        ]
+    ] = ""
+    """Who announces that a machine is about to be taken away: the metadata service of ``aws``, ``gcp`` or ``azure``, or
+    a URL. Each node asks it every 5 s, and is drained at once. Empty: only SIGTERM does."""
+
     @property
     def hang_seconds(self) -> float | None:
         """``hangTimeout`` in seconds: infinite for ``off``, None for ``auto``."""

@@ -59,7 +59,8 @@ from them is in the document (`training-job.document`).
       "gracePeriod": "60s",
       "hangTimeout": "auto",
       "lostAfter": "3s",
-      "onNonFinite": "warn"
+      "onNonFinite": "warn",
+      "interruptionNotice": ""
     },
     "metrics": {
       "enabled": false,

@@ -30,6 +30,7 @@ from kittrain.agent.report.history import History
 from kittrain.agent.report.last_step import report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
+from kittrain.agent.rounds.interruption import HOLD, InterruptionWatch, Source
 from kittrain.agent.setup.host_info import share_cores
 from kittrain.agent.setup.memory import memory_folder
 from kittrain.agent.setup.pip_install import RequirementsError, RequirementsUnavailableError
@@ -166,14 +167,14 @@ def _run(
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
         enter_workdir(node, partial(log, node.node_index))
         share_outputs(node, partial(log, node.node_index))
-        if ending := _check(node, command):
+        if ending := _check(node, command) or _hold(node, drain):
             return ending
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
         history.state("start")
         return _supervise(node, command, drain, log_copy, supervision, history, metrics)
     except DrainRequested:
-        return Ending(outcome="drained", reason="received a stop signal")
+        return Ending(outcome="drained", reason=drain.reason)
     except (EnvError, CodeError, OutputsError, RequirementsError, TorchError) as error:
         return Ending(outcome="fatal", reason=str(error))
     except (ApiError, PortBusyError, RequirementsUnavailableError, StorageUnavailableError) as error:
@@ -181,6 +182,27 @@ def _run(
     except Exception as error:  # noqa: BLE001  every error must reach the termination message
         log(node.node_index, traceback.format_exc())
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
+
+
+def _hold(node: NodeEnv, drain: Drain) -> Ending | None:
+    """Do not begin on a machine that is about to be taken away; None: it is not, or nobody asked to look.
+
+    The node waits before it ends: until the scheduler knows, its replacement would be started there at once.
+
+    Raises:
+        DrainRequested: a drain was requested meanwhile.
+    """
+    if (watch := _interruption_watch(node, drain)) is None or not (reason := watch.now()):
+        return None
+    log(node.node_index, f"{reason}: not starting here")
+    with drain.interruptible():
+        time.sleep(HOLD)
+    return Ending(outcome="drained", reason=reason)
+
+
+def _interruption_watch(node: NodeEnv, drain: Drain) -> InterruptionWatch | None:
+    kind = node.job.policy.interruption_notice
+    return InterruptionWatch(Source(kind), drain, partial(log, node.node_index)) if kind else None
 
 
 def _supervise(
@@ -212,6 +234,8 @@ def _supervise(
         history.open(node)  # this, too
         if metrics:
             _offer(node, metrics, history)  # and this
+        if watch := _interruption_watch(node, drain):
+            watch.start()  # and this
         instance = supervisor(
             node,
             command,

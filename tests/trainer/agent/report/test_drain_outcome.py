@@ -70,11 +70,11 @@ def test_the_timeout_starts_with_the_first_call_and_is_reset_by_a_new_round() ->
 
 def test_ranks_that_were_killed_in_a_drain_are_told_with_what_is_lost() -> None:
     progress = Progress(step=304, snapshot_step=171)
-    assert drained_reason(progress, grace=3, killed=False) == "received a stop signal"
-    told = drained_reason(progress, grace=3, killed=True)
+    assert drained_reason(progress, why="received a stop signal", grace=3, killed=False) == "received a stop signal"
+    told = drained_reason(progress, why="received a stop signal", grace=3, killed=True)
     assert "at least steps 172 to 304 are lost" in told
     assert "policy.gracePeriod of more than 3s" in told
-    elsewhere = drained_reason(Progress(), grace=3, killed=True)
+    elsewhere = drained_reason(Progress(), why="", grace=3, killed=True)
     assert "killed" in elsewhere
     assert "lost" not in elsewhere, "only the node with rank 0 knows"
-    assert "lost" not in drained_reason(Progress(step=5, steps_per_second=2.0), grace=3, killed=True)
+    assert "lost" not in drained_reason(Progress(step=5, steps_per_second=2.0), why="", grace=3, killed=True)

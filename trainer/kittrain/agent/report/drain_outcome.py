@@ -51,19 +51,20 @@ class DrainOutcome:
         return now > self._deadline
 
 
-def drained_reason(progress: Progress, *, grace: float, killed: bool) -> str:
+def drained_reason(progress: Progress, *, why: str, grace: float, killed: bool) -> str:
     """Why a drained node has ended, and what is lost if its ranks had to be killed.
 
     Args:
         progress: as rank 0 has written it last; empty on nodes without it.
+        why: it was drained.
         grace: the job's grace period, in seconds.
         killed: whether ranks of this node were killed because the grace period was nearly over.
     """
     if not killed:
-        return "received a stop signal"
+        return why
     step, saved = progress.step or 0, progress.snapshot_step
     lost = f", and at least steps {saved + 1} to {step} are lost" if saved is not None and step > saved else ""
     return (
-        f"received a stop signal; its ranks were killed before they had saved and ended{lost}; "
+        f"{why}; its ranks were killed before they had saved and ended{lost}; "
         f"fix: a policy.gracePeriod of more than {grace:.0f}s"
     )

@@ -1,12 +1,16 @@
-"""Handles SIGTERM and SIGINT to the agent as a request to drain the node."""
+"""Handles SIGTERM and SIGINT to the agent as a request to drain the node; others request it, too."""
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Final
+
+SIGNALLED: Final = "received a stop signal"
 
 
 class DrainRequested(BaseException):  # not an error: `except Exception` must not swallow it
@@ -14,10 +18,16 @@ class DrainRequested(BaseException):  # not an error: `except Exception` must no
 
 
 class Drain:
-    """Whether and when a drain was requested. Later signals change nothing."""
+    """Whether, when and why a drain was requested. Later requests change nothing.
+
+    Attributes:
+        requested_at: by ``time.monotonic()``; None: it was not.
+        reason: of the request.
+    """
 
     def __init__(self) -> None:
-        self.requested_at: float | None = None  # time.monotonic()
+        self.requested_at: float | None = None
+        self.reason = SIGNALLED
         self._interruptible = False
 
     @property
@@ -29,6 +39,12 @@ class Drain:
         """Install the handlers. Torch replaces them whenever it starts ranks, so this is called again."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
+
+    def request(self, reason: str) -> None:
+        """Request it from any thread."""
+        if not self.requested:
+            self.reason = reason
+            os.kill(os.getpid(), signal.SIGTERM)  # so that the main thread's waits are aborted, too
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:

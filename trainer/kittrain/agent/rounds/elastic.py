@@ -329,7 +329,9 @@ class NodeAgent(ElasticAgent):
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
         self.remaining_restarts = 0
         if self._drain.requested:
-            reason = drained_reason(self._reached(), grace=self._node.grace_period, killed=self._killed)
+            reason = drained_reason(
+                self._reached(), why=self._drain.reason, grace=self._node.grace_period, killed=self._killed
+            )
             self.ending = Ending(outcome="drained", reason=reason, failure=None)
             return
         cause = root_cause(failures)
