@@ -77,13 +77,14 @@ JSON = '{{\n  "num_machines": {machines},\n  "num_processes": {processes},\n  "u
 def test_what_accelerate_config_wrote_counts(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / "accelerate").mkdir()
     file, home = tmp_path / "accelerate" / name, {"HF_HOME": str(tmp_path)}
-    plain, named = "accelerate launch --cpu train.py", f"accelerate launch --config_file {file} train.py"
+    plain, named = "accelerate launch train.py", f"accelerate launch --config_file {file} --cpu train.py"
     file.write_text(text.format(machines=1, processes=2))
     assert [processes(one, home) for one in (plain, named, "torchrun train.py")] == [2, 2, 1]
-    assert processes(f"{plain[:17]} --num_processes 1 --cpu train.py", home) == 0
+    assert processes("accelerate launch --num_processes 1 --cpu train.py", home) == 0
+    assert processes("accelerate launch --cpu train.py", home) == 0, "Accelerate ignores its default file then"
     file.write_text(text.format(machines=1, processes=1))
-    assert [processes(one, home) for one in (plain, named)] == [0, 1]
+    assert [processes(one, home) for one in (plain, named)] == [1, 0]
     file.write_text(text.format(machines=2, processes=4))
     assert [processes(one, home) for one in (plain, named)] == [0, 0], "one world of both machines"
     file.write_bytes(b"num_processes: \xff")
-    assert processes(plain, home) == 0
+    assert processes(plain, home) == 1

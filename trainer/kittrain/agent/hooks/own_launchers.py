@@ -68,12 +68,13 @@ def processes(command: object, environ: Mapping[str, str] = os.environ) -> int:
 def _configured(words: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The numbers of processes and machines in Accelerate's configuration, as far as it has them.
 
-    Without a file on the command line it is the default one, which ``accelerate config`` writes.
+    Without a file on the command line it is the default one, which ``accelerate config`` writes, and which Accelerate
+    ignores where it is told ``--cpu``.
     """
     home = Path(environ.get("HF_HOME") or Path(environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
     named = CONFIGURED.search(words)
-    files = [Path(named[1])] if named else [home / "accelerate" / f"default_config.{end}" for end in ("json", "yaml")]
-    for file in files:
+    default = [home / "accelerate" / f"default_config.{end}" for end in ("json", "yaml")]
+    for file in [Path(named[1])] if named else [] if ON_CPUS.search(words) else default:
         with suppress(OSError, RuntimeError, ValueError):  # no such file, no home, not text
             return dict(COUNT.findall(file.expanduser().read_text(encoding="utf-8")))
     return {}
