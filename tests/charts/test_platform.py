@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -109,6 +110,45 @@ def test_a_claim_for_each_job_by_hand_unless_declined(installed: dict[str, dict[
 
 def test_without_trainer_nothing_is_installed() -> None:
     assert runtimes("--set", "trainingRuntimes.enabled=false") == {}
+
+
+METRICS = ("--set", "metrics.podMonitor.enabled=true", "--set", "metrics.dashboard.enabled=true")
+
+
+def monitoring(*arguments: str) -> dict[str, dict[str, Any]]:
+    return {one["kind"]: one for one in rendered(*arguments) if one["metadata"]["name"].endswith("-training")}
+
+
+def test_the_monitoring_is_that_of_the_files() -> None:
+    found = monitoring(*METRICS)
+    file = yaml.safe_load((PLATFORM / "files" / "podmonitor.yaml").read_text())
+    assert found["PodMonitor"]["spec"] == file["spec"]
+    assert {key: file[key] for key in ("apiVersion", "kind")}.items() <= found["PodMonitor"].items()
+    dashboard = json.loads((PLATFORM / "files" / "dashboard.json").read_text())
+    assert json.loads(found["ConfigMap"]["data"]["kitctl-training.json"]) == dashboard
+    assert found["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_there_is_no_monitoring_unless_asked() -> None:
+    assert monitoring() == {}
+    assert set(monitoring("--set", "metrics.dashboard.enabled=true")) == {"ConfigMap"}
+    assert set(monitoring("--set", "metrics=null")) == set(), "as in a release that was made before it could have any"
+
+
+def test_what_selects_the_monitoring_may_be_set() -> None:
+    more = ("--set", "metrics.podMonitor.labels.release=prom", "--set", "metrics.podMonitor.interval=5s")
+    monitor = monitoring(*METRICS, *more, "--set", "namePrefix=canary")["PodMonitor"]
+    assert monitor["metadata"]["name"] == "canary-training"
+    assert monitor["metadata"]["labels"]["release"] == "prom"
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert (endpoint["interval"], endpoint.get("scrapeTimeout")) == ("5s", None), "a longer time-out is refused"
+
+
+@pytest.mark.parametrize("value", ["interval=often", "labels.release=1", "enable=true"])
+def test_monitoring_that_nothing_could_use_is_refused(value: str) -> None:
+    done = helm(*RENDER, *METRICS, "--set", f"metrics.podMonitor.{value}")
+    assert done.returncode != 0
+    assert "podMonitor" in done.stderr
 
 
 def test_a_mistyped_value_is_refused() -> None:
