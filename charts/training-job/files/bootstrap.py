@@ -143,10 +143,29 @@ def prepare(archive, digest, trainer):
                     write(os.path.join(place, name), content)
             except OSError:
                 continue
+            refuse_shadows()
             return place
     raise Unfit(
         "no folder for temporary files can be written (TMPDIR, /tmp, /var/tmp, /dev/shm): mount an emptyDir at /tmp"
     )
+
+
+def refuse_shadows():
+    """Raise ``Unfit`` if the image's Python finds a package of our names before all that PYTHONPATH can name."""
+    library = os.path.dirname(os.__file__)
+    named = set(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
+    first = []  # of the path, before the standard library's archive and folder
+    for folder in sys.path:
+        if folder == library or os.path.dirname(folder) == os.path.dirname(library):
+            break
+        first.append(folder)
+    for folder in first[: max(0, len(first) - len(named))]:
+        for name in PACKAGES:
+            if os.path.exists(os.path.join(folder, name)) or os.path.exists(os.path.join(folder, name + ".py")):
+                raise Unfit(
+                    "the image has a %s of its own in %s, which its Python finds before the one that is sent: "
+                    "remove it (a sitecustomize.py or .pth file puts it first)" % (name, folder)
+                )
 
 
 def installed(names):

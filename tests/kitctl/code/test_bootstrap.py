@@ -267,6 +267,21 @@ def test_a_python_that_is_too_old(
     assert ("and 3.11 or later is needed" in refused) == told, refused
 
 
+def test_musl_is_told(monkeypatch: pytest.MonkeyPatch, sent: TrainerPackage) -> None:
+    """Alpine's Python, as the module ``platform`` describes it: before 3.13 it did not know of musl."""
+    scope: dict[str, Any] = {"__name__": "bootstrap"}
+    exec(compile(sent.bootstrap, "bootstrap.py", "exec"), scope)
+    monkeypatch.setattr(scope["importlib"].util, "find_spec", lambda _name: None)
+    monkeypatch.setitem(scope, "listed", lambda _folder: ["ld-musl-x86_64.so.1", "libc.musl-x86_64.so.1"])
+    for libc in (("", ""), ("musl", "1.2.5")):
+        monkeypatch.setattr(scope["platform"], "libc_ver", lambda libc=libc: libc)
+        with pytest.raises(scope["Unfit"], match=r"for musl \(Alpine\), .*: choose one of Debian or Ubuntu"):
+            scope["judge"]({}, {})
+    monkeypatch.setattr(scope["platform"], "libc_ver", lambda: ("glibc", "2.36"))
+    with pytest.raises(scope["Unfit"], match="choose one that has it, such as pytorch/pytorch"):
+        scope["judge"]({}, {})
+
+
 def test_an_interpreter_that_is_not_the_first_one_is_found(tmp_path: Path, sent: TrainerPackage) -> None:
     """As in images whose base system has a Python of its own."""
     (tmp_path / "base").mkdir()
@@ -301,6 +316,31 @@ def test_the_images_own_trainer_is_used_if_it_is_the_same(image: Image, change: 
     installed = not image.probed("probe")[0].is_relative_to(image.tmp)
     assert installed == (change == "")
     assert image.probed("probe", job=JobKeys(trainer="travels"))[0].is_relative_to(image.tmp)
+
+
+@pytest.mark.parametrize("name", ["kittrain", "kitjob"])
+@pytest.mark.parametrize("named", ["", "/nowhere", "own", "own:/nowhere"])
+def test_a_package_that_would_be_found_before_ours_is_told(image: Image, name: str, named: str) -> None:
+    """As where a file that each interpreter runs at its start puts a folder first."""
+    image.add_torch()
+    own = image.folder / "own"
+    (own / name).mkdir(parents=True)
+    (own / name / "__init__.py").write_text("raise SystemExit('of the image')")
+    path = {"PYTHONPATH": named.replace("own", str(own))} if named else {}
+    assert image.probed("probe", **path)[0].is_relative_to(image.tmp), "what it names comes after ours"
+    (image.packages / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(own)!r})")
+    reason = image.refusal(**path)
+    assert reason.startswith(f"the image has a {name} of its own in {own}, which its Python finds before the one "), (
+        reason
+    )
+    assert image.refusal(job=JobKeys(trainer="travels"), **path) == reason
+
+
+def test_a_folder_that_an_image_puts_first_need_not_matter(image: Image) -> None:
+    image.add_torch()
+    (image.folder / "own").mkdir()
+    (image.packages / "first.pth").write_text(f"import sys; sys.path.insert(0, {str(image.folder / 'own')!r})")
+    assert image.probed("probe")[0].is_relative_to(image.tmp)
 
 
 def test_a_folder_that_cannot_be_written_is_passed_over(image: Image, tmp_path: Path) -> None:

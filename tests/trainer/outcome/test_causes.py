@@ -57,6 +57,7 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         ("RuntimeError: nccl2 requires at least one CUDA device", "--gpus-per-node N"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "backend gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "backend gloo"),
+        ("RuntimeError: Distributed package doesn't have Gloo built in", "choose an image whose torch has gloo"),
         ("RuntimeError: unable to write to file </torch_12_3>: No space left on device (28)", "sharedMemory"),
         ("RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2>: Success (0)", "sharedMemory"),
         ("killed by SIGKILL: out of memory: the limit is 512 MiB", "resources.limits.memory"),
@@ -134,6 +135,7 @@ def test_permanent_causes() -> None:
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
         r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
+        r"^[\w.]+: .*doesn't have Gloo built in",
         r"^[\w.]+: .*Found no NVIDIA driver",
         (
             r"^([\w.]+\.)?SnapshotError: no snapshots can be written to .*"

@@ -135,6 +135,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         permanent=True,
         seen="RuntimeError: Found no NVIDIA driver on your system.",
     ),
+    Cause(
+        r"^[\w.]+: .*doesn't have Gloo built in",
+        fix="choose an image whose torch has gloo, such as pytorch/pytorch, or give each node GPUs (--gpus-per-node N)",
+        permanent=True,
+        seen="RuntimeError: Distributed package doesn't have Gloo built in",
+    ),
     # So it is here, unless it hides an error that passes: in code that handles one.
     Cause(
         r"^(NameError: name|UnboundLocalError: |AttributeError: module ')"
