@@ -32,9 +32,9 @@ def kitctl(*words: str, exit_code: int = 0, kubeconfig: Path = KUBECONFIG) -> st
     return stdout + stderr
 
 
-def job(name: str, namespace: str, *options: str) -> tuple[str, ...]:
-    """The options of a job that uses the cluster's trainer image."""
-    return ("--name", name, "-n", namespace, "--image", pushed(TRAINER_IMAGE), *options)
+def job(name: str, namespace: str, *options: str, image: str = TRAINER_IMAGE) -> tuple[str, ...]:
+    """The options of a job that uses the cluster's trainer image, or another one that was pushed."""
+    return ("--name", name, "-n", namespace, "--image", pushed(image), *options)
 
 
 def status(name: str, namespace: str) -> State:

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cluster.commands import kitctl, status
 from tests.cluster.jobs import KINDS, Run, submit
+from tests.cluster.kind.images import pushed
+from tests.cluster.kind.settings import TORCH_IMAGE
 from tests.cluster.kinds.test_exit_codes import SCRIPT, end_of, exit_codes_of
 from tests.cluster.kubectl import kubectl, until
 from tests.cluster.toy import all_recover, assert_complete_and_exact, has_trained, submit_toy
@@ -18,7 +20,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 LIMIT: Final = 10  # restarts in place of a pod without progress
 LONGEST_WAIT: Final = 5.0  # seconds from a loss until the agent is there again; the requirement, not a measurement
-KILL: Final = "import time; from kittrain.agent import fault_injection; fault_injection.main(); print(time.time())"
+KILL: Final = """
+import glob, sys, time
+sys.path[:0] = glob.glob("/tmp/kittrain-*")  # where the trainer was unpacked
+from kittrain.agent import fault_injection
+fault_injection.main()
+print(time.time())
+"""
 AGAIN: Final = re.compile(r"(\S+) \[agent 1\]: started again in place, restart (\d+): the agent was killed by SIGKILL")
 
 
@@ -26,7 +34,8 @@ AGAIN: Final = re.compile(r"(\S+) \[agent 1\]: started again in place, restart (
     ("kind", "losses"), [("IndexedJob", 3), *(pytest.param(kind, 10, marks=pytest.mark.long) for kind in KINDS)]
 )
 def test_losses_of_an_agent_in_a_row_do_not_wait(namespace: str, kind: str, losses: int) -> None:
-    run = submit_toy(namespace, kind, "--nodes", "2", epochs=8)
+    """In an image without the trainer: what was sent is unpacked once a pod."""
+    run = submit_toy(namespace, kind, "--nodes", "2", "--image", pushed(TORCH_IMAGE), epochs=8)
     until(lambda: has_trained(run, steps=2), seconds=300)
     (before,) = run.pods(1)
     kills = []

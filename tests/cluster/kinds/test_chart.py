@@ -15,7 +15,7 @@ from kitctl.render import objects as render
 from tests.charts.helm import CHART, helm, rendered
 from tests.cluster.jobs import FIXED, KINDS, SCALABLE, Run
 from tests.cluster.kind.images import pushed
-from tests.cluster.kind.settings import TRAINER_IMAGE
+from tests.cluster.kind.settings import TORCH_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
 from tests.exact import committed
@@ -100,7 +100,7 @@ def test_an_upgrade_may_change_settings_outside_the_pods(namespace: str, kind: s
 def installed(namespace: str, kind: str, **values: Any) -> Run:
     """An elastic job as a release."""
     command = ["-m", "kittrain.workloads.toy"]
-    given = {"kind": kind, "image": pushed(TRAINER_IMAGE), "nodes": "1:2", "command": command, **values}
+    given = {"kind": kind, "image": pushed(TORCH_IMAGE), "nodes": "1:2", "command": command, **values}
     run_helm(namespace, "install", "run", str(CHART), "-f", "-", given=given)
     return Run(namespace=namespace, name="run", kind=kind)
 

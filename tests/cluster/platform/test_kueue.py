@@ -14,7 +14,7 @@ import pytest
 from kitctl import kinds
 from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run, often
-from tests.cluster.kind.settings import KUEUE_LABEL
+from tests.cluster.kind.settings import KUEUE_LABEL, TORCH_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.submit.test_refusals import kubeconfig_with
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
@@ -57,11 +57,11 @@ def create(kind: str, name: str, namespace: str = "", **parts: Any) -> None:
 
 
 def submit(run: Run, *options: str, epochs: int = 1, nodes: str = "2") -> None:
-    """Submit a job to the queue, with ten recorded steps per second."""
+    """Submit a job to the queue, with ten recorded steps per second, in an image without the trainer."""
     where = ("--queue", "team", "--kind", run.kind, "--nodes", nodes, "--procs-per-node", "1", "--snapshot-every", "20")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch), "--step-time", "0.1")
     toy = ("-m", "kittrain.workloads.toy", str(epochs), "1", *data, "--record", "/snapshots/record")
-    kitctl("submit", *job(run.name, run.namespace, *where, *options), *toy)
+    kitctl("submit", *job(run.name, run.namespace, *where, *options, image=TORCH_IMAGE), *toy)
 
 
 def does(run: Run, command: str, *options: str, exit_code: int = 0) -> str:

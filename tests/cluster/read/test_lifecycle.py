@@ -10,8 +10,9 @@ import pytest
 from kitctl import kinds
 from tests.cluster.commands import job, kitctl, status, until_status
 from tests.cluster.jobs import Run, often
-from tests.cluster.kind.settings import SHARED
+from tests.cluster.kind.settings import SHARED, TORCH_IMAGE
 from tests.cluster.kubectl import apply, get, until
+from tests.cluster.kinds.test_chart import left_in
 from tests.cluster.toy import ORDER, all_recover, has_trained
 from tests.exact import assert_each_sample_counts_once
 
@@ -58,6 +59,7 @@ def test_an_elastic_job_through_every_command(namespace: str, kind: str) -> None
     assert "submit it again with --replace --resume" in does(run, "restart", exit_code=2)
     does(run, "delete", "--snapshots", "-y")
     assert not get(namespace, "pvc")["items"]
+    until(lambda: left_in(namespace) == set())
 
 
 def scale_down_and_up(run: Run) -> None:
@@ -69,11 +71,11 @@ def scale_down_and_up(run: Run) -> None:
 
 
 def submit(run: Run, *options: str, epochs: int) -> None:
-    """Submit a job with ten recorded steps per second, on one or two nodes."""
+    """Submit a job with ten recorded steps per second, on one or two nodes, in an image without the trainer."""
     nodes = ("--kind", run.kind, "--nodes", "1:2", "--procs-per-node", "1", "--snapshot-every", "20")
     data = ("--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch), "--step-time", "0.1")
     toy = ("-m", "kittrain.workloads.toy", str(epochs), "1", *data, "--record", "/snapshots/record")
-    kitctl("submit", *job(run.name, run.namespace, *nodes, *options), *toy)
+    kitctl("submit", *job(run.name, run.namespace, *nodes, *options, image=TORCH_IMAGE), *toy)
 
 
 def does(run: Run, command: str, *options: str, exit_code: int = 0) -> str:
