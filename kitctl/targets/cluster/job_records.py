@@ -21,8 +21,9 @@ MOST_EVENTS: Final = 500  # the newest ones
 def of_job(api: Api, job: Object, cluster: str) -> TargetRecords:
     """The records of a job: its object, its pods, their events, its report, its Workload."""
     pods = finding.pods(api, job)
-    container = job_facts.pod_template(job)["spec"]["containers"][0]
-    told = {"nodes": of_object(job).nodes(job), "image": container.get("image", ""), "args": container.get("args", [])}
+    template = job_facts.pod_template(job)
+    image = template["spec"]["containers"][0].get("image", "")
+    told = {"nodes": of_object(job).nodes(job), "image": image, "args": job_facts.script(template)}
     run = documents.read_run(job_facts.plain_environment(job))
     environment = {
         "runs on": f"{cluster} ({of_object(job).name})",

@@ -140,7 +140,7 @@ def _figures(record: JobRecord, account: Goodput | None) -> Iterator[tuple[str, 
     yield "Nodes", job.node_range, f"{job.ready_nodes} up" if not job.finished else ""
     lost = f"{pluralize(account.repeated_steps, 'step')} repeated" if account and account.repeated_steps else ""
     yield "Restarts", str(job.restarts), lost
-    if progress.snapshot_step is not None:
+    if progress.snapshot_step:  # 0: it takes none, or has taken none yet
         yield "Snapshot", f"step {progress.snapshot_step}", "the last one"
 
 

@@ -159,6 +159,15 @@ def python(pod: Object) -> list[str]:
     return command if names.TRAINER_PATH in command else [*names.PYTHON]
 
 
+def script(pod: Object) -> list[str]:
+    """The script, or ``-m`` and the module, that a pod or a pod template runs, with its arguments."""
+    words: list[str] = pod["spec"]["containers"][0].get("args") or []
+    if names.AGENT in words:  # as jobs of kitctl have it; those that people write have it in the image or the runtime
+        words = words[words.index(names.AGENT) + 1 :]
+        words = words[1:] if words[:1] == ["--"] else words
+    return [word.replace("$$", "$") for word in words]
+
+
 def has_logs(pod: Object) -> bool:
     """Whether its container has ever run."""
     status = container_status(pod)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from kitctl.base import names
+from kitctl.kinds import KINDS, train_job
 from kitctl.kinds.indexed_job import INDEX
 from kitjob import timeline
 from kitjob.names import HISTORY_KEY
@@ -83,6 +84,30 @@ def test_a_bundle_has_the_jobs_objects_and_no_secret(server: ApiServer, kit: Kit
     assert "[rank 0]: I have [redacted]" in found["logs/node-0.log"]
     assert json.loads(found["environment.json"])["machines"] == "machine-1"
     assert not [name for name, text in found.items() if SECRET in text or "planted-argument" in text]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("trainer", ["image", "travels"])
+def test_the_settings_have_the_script_and_not_what_starts_it(
+    kit: Kit, server: ApiServer, folder: Path, kind: str, trainer: str
+) -> None:
+    metadata = {"labels": {"kitctl.dev/runtime": "1"}}
+    server.put("clustertrainingruntimes", train_job.RUNTIME, "", metadata=metadata)
+    kit.submit(**NO_CLAIM, kind=kind, trainer=trainer, command=["-m", "package.train"], args=["--to", "$HOME", "--"])
+    kit("bundle", "run")
+    settings = yaml.safe_load(members(folder / "run-bundle.tar.gz")["settings.yaml"])
+    assert settings["args"] == ["-m", "package.train", "--to", "$HOME", "--"]
+
+
+def test_a_job_without_snapshots_reports_no_step_of_one(server: ApiServer, kit: Kit, folder: Path) -> None:
+    start(server, kit)
+    report = {"run": "run", "round": 1, "formed": 1.0, "progress": {"step": 9, "snapshotStep": 0}}
+    told = {"data": {"report": json.dumps(report)}}
+    server.store.patch(Key("configmaps", "default", names.status_name("run")), told, apply=False)
+    kit("report", "run", "-o", "page.html")
+    page = (folder / "page.html").read_text("utf-8")
+    assert "<dt>Step</dt>" in page
+    assert "<dt>Snapshot</dt>" not in page
 
 
 def test_a_report_of_a_job_on_a_cluster(server: ApiServer, kit: Kit, folder: Path) -> None:
