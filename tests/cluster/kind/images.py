@@ -25,7 +25,7 @@ from tests.cluster.kind.settings import (
     STATE,
     TORCH_IMAGE,
 )
-from tests.cluster.kind.steps import digest, finish, finished, read, run, works
+from tests.cluster.kind.steps import alone, digest, finish, finished, read, run, works
 
 IMAGES: Final = HERE / "images"
 KUEUE_IMAGE: Final = f"{REGISTRY}/kitctl/kueue:test"
@@ -220,6 +220,17 @@ def lacking(what: str) -> str:
     """An image of ``lacking.Dockerfile``, by its digest: built and pushed when a test asks for it."""
     tag = f"{REGISTRY}/kitctl/lacking:{what}"
     build("lacking", tag, target=what, BASE=TORCH_IMAGE)
+    push(tag)
+    return pushed(tag)
+
+
+@cache
+def with_packages(suite: str, *packages: str) -> str:
+    """A Debian release with some of its packages, by its digest: built and pushed when a test asks for it."""
+    tag = f"{REGISTRY}/kitctl/{suite}:{digest(*packages)}"
+    with alone():
+        debian(suite, published=registry_answers())
+        build("packages", tag, SUITE=suite, PACKAGES=" ".join(packages))
     push(tag)
     return pushed(tag)
 

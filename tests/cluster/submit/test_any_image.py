@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from kitctl.base import names
 from kitctl.code import trainer_package
+from kitctl.render import pod_mounts
 from kitjob.names import DEFAULT_IMAGE
 from tests.charts.helm import CHART
-from tests.cluster.commands import kitctl, status, until_status
-from tests.cluster.kind.images import lacking, pushed
+from tests.cluster.commands import IDLE, kitctl, status, until_status
+from tests.cluster.jobs import rendered
+from tests.cluster.kind.images import lacking, pushed, with_packages
 from tests.cluster.kind.settings import TORCH_IMAGE, TRAINER_IMAGE
-from tests.cluster.kinds.test_chart import run_helm
+from tests.cluster.kinds.test_chart import left_in, run_helm
 from tests.cluster.kubectl import apply, get, kubectl, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -34,7 +38,16 @@ UNFIT: Final = {
     "old-torch": "the image's torch is 2.5.1, and 2.6 or later is needed: choose a newer image",
     "broken-torch": "the image's torch cannot be imported: ",
     "no-numpy": "the image has no numpy: add it to the image, or to a file that --requirements names",
+    "shadowing": "the image has a kittrain of its own in /app, which its Python finds before the one that is sent",
+    "no-gloo": "RuntimeError: Distributed package doesn't have Gloo built in",
     "processors": " is for processors only, and each node has 1 GPUs: choose an image with CUDA, or --backend gloo",
+}
+# What a job has to ask for, to need what its image lacks.
+NEEDS: Final = {"processors": ("--gpus-per-node", "1"), "no-gloo": ("--procs-per-node", "2")}
+# Debian's releases: the image's packages, and what a job is told there.
+OLDER: Final = {
+    "bullseye": (("python3",), r"the image's Python is 3\.9\.\d+ \(/usr/bin/python3\), and 3\.11 or later is needed"),
+    "bookworm": (("python3-torch", "python3-numpy"), r"the image's torch is 1\.13\.\d.*, and 2\.6 or later is needed"),
 }
 
 
@@ -54,7 +67,7 @@ def test_digits_in_an_image_with_torch_alone(namespace: str, kind: str, what: st
     image = lacking(what) if what else pushed(TORCH_IMAGE)
     job = ("--name", "run", "-n", namespace, "--kind", kind, "--image", image, "--nodes", "2")
     kitctl("submit", *job, "--set", "security.runAsUser=65534", *DIGITS)
-    (shared,) = (name for name in config_maps(namespace) if name.startswith("kittrain-"))
+    (shared,) = trainers(namespace)
     assert get(namespace, "configmap", shared)["immutable"]
     done = until_status("run", namespace, lambda state: state["phase"] not in {"Pending", "Starting", "Running"})
     assert done["phase"] == "Succeeded", done
@@ -97,24 +110,53 @@ def test_an_image_in_which_nothing_starts_is_told(namespace: str, image: str, to
 
 @pytest.mark.usefixtures("gpus")
 def test_each_unfit_image_ends_its_job_in_one_line(namespace: str) -> None:
+    for what in UNFIT:
+        submit(what, namespace, "--image", lacking(what), *NEEDS.get(what, ()))
     for what, told in UNFIT.items():
-        gpus = ("--gpus-per-node", "1") if what == "processors" else ()
-        ends_at_once(what, namespace, told, "--image", lacking(what), *gpus)
+        output = kitctl("wait", what, "-n", namespace, exit_code=100)
+        assert_ended_at_once(what, namespace, re.escape(told), output)
+
+
+@pytest.mark.long  # it bootstraps two releases of Debian
+@pytest.mark.parametrize("release", OLDER)
+def test_an_older_python_and_an_older_torch_are_told(namespace: str, release: str) -> None:
+    packages, told = OLDER[release]
+    ends_at_once("run", namespace, told, "--image", with_packages(release, *packages))
+
+
+@pytest.mark.long  # it bootstraps a release of Debian
+def test_digits_with_the_oldest_torch_that_will_do(namespace: str) -> None:
+    image = with_packages("trixie", "python3-torch", "python3-numpy")
+    kitctl("submit", "--name", "run", "-n", namespace, "--image", image, "--nodes", "2", "--wait", *DIGITS)
+    assert status("run", namespace)["phase"] == "Succeeded"
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unfit_image_ends_a_job_of_each_kind(namespace: str, kind: str) -> None:
-    ends_at_once("run", namespace, UNFIT["no-torch"], "--image", lacking("no-torch"), "--kind", kind)
+    ends_at_once("run", namespace, re.escape(UNFIT["no-torch"]), "--image", lacking("no-torch"), "--kind", kind)
 
 
 def ends_at_once(name: str, namespace: str, told: str, *options: str) -> None:
     """A job fails with its first pod, and submit and status name the cause in the same line."""
-    output = kitctl("submit", "--name", name, "-n", namespace, *options, "--wait", *DIGITS, exit_code=100)
+    assert_ended_at_once(name, namespace, told, submit(name, namespace, *options, "--wait", exit_code=100))
+
+
+def submit(name: str, namespace: str, *options: str, exit_code: int = 0) -> str:
+    """Submit a job of digits, without a claim: none trains."""
+    options = ("--set", "snapshots.enabled=false", *options)
+    return kitctl("submit", "--name", name, "-n", namespace, *options, *DIGITS, exit_code=exit_code)
+
+
+def assert_ended_at_once(name: str, namespace: str, told: str, output: str) -> None:
+    """What ``told`` finds is in the output, and in the one line of the status; nothing was tried again."""
     state = status(name, namespace)
-    assert (state["phase"], told in state["reason"], told in output) == ("Failed", True, True), (state, output)
-    assert state["reason"].removeprefix("node 0: ") in output
+    found = re.search(told, state["reason"])
+    assert (state["phase"], bool(found)) == ("Failed", True), (state, output)
+    assert found
+    assert found[0] in output
     assert "\n" not in state["reason"]
-    pods = get(namespace, "pods", "-l", f"{names.LABEL_INSTANCE}={name}")["items"]
+    assert not state["restarts"]
+    pods = pods_of(name, namespace)
     assert len(pods) <= 1, "it was tried again"
     assert all(one["restartCount"] == 0 for pod in pods for one in pod["status"]["containerStatuses"])
 
@@ -126,12 +168,62 @@ def test_the_first_process_passes_a_stop_signal_on(namespace: str, trainer: str,
     toy = ("--", "-m", "kittrain.workloads.toy", "400", "1", "--step-time", "0.1")
     kitctl("submit", "--name", "run", "-n", namespace, *image, "--set", "snapshots.everySteps=1000", *toy)
     until_status("run", namespace, lambda state: (state["progress"].get("step") or 0) > 3)
-    (pod,) = get(namespace, "pods", "-l", f"{names.LABEL_INSTANCE}=run")["items"]
+    (pod,) = pods_of("run", namespace)
     name = pod["metadata"]["name"]
     assert kubectl("exec", "-n", namespace, name, "--", "cat", "/proc/1/comm").strip() == init
     kubectl("delete", "pod", "-n", namespace, name, "--wait=false")
     until_status("run", namespace, lambda state: (state["progress"].get("snapshotStep") or 0) > 3)
     kitctl("delete", "run", "-n", namespace, "-y")
+
+
+def test_what_render_prints_is_applied_and_deleted_by_kubectl(namespace: str) -> None:
+    """On the client's side, where an annotation of 256 KiB has to hold each object."""
+    objects = rendered(namespace, "IndexedJob", "--image", pushed(TORCH_IMAGE), *DIGITS, name="run")
+    kubectl("apply", "-n", namespace, "-f", "-", given=objects)
+    until(lambda: get(namespace, "job", "run")["status"].get("succeeded"))
+    kubectl("delete", "-n", namespace, "-f", "-", given=objects)
+    until(lambda: left_in(namespace) == set())
+
+
+def test_a_job_keeps_the_trainer_that_it_was_submitted_with(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a newer kitctl does to it, and to other jobs of the namespace."""
+    endless = ("--", "-m", "kittrain.workloads.toy", "10000", "1", "--step-time", "0.1")
+    where = ("-n", namespace, "--image", pushed(TORCH_IMAGE), "--nodes", "1:2", "--procs-per-node", "1")
+    kitctl("submit", "--name", "older", *where, "--set", "snapshots.enabled=false", *endless)
+    until_status("older", namespace, lambda state: state["worldSize"] == 2)
+    (kept,) = trainers(namespace)
+
+    own = trainer_package.load()
+    newer = replace(own, bootstrap=own.bootstrap + b"\n# newer\n")
+    monkeypatch.setattr(trainer_package, "load", lambda: newer)
+    kitctl("submit", "--name", "newer", *where, *IDLE)
+    assert {kept} < trainers(namespace), "one a version"
+    kitctl("scale", "older", "-n", namespace, "--nodes", "1")
+    until_status("older", namespace, lambda state: state["worldSize"] == 1)
+    kitctl("scale", "older", "-n", namespace, "--nodes", "2")  # one pod is new
+    until_status("older", namespace, lambda state: state["worldSize"] == 2)
+    assert {mounted(pod) for pod in pods_of("older", namespace)} == {kept}
+    kitctl("delete", "newer", "-n", namespace, "-y")
+    until(lambda: trainers(namespace) == {kept})
+    kitctl("delete", "older", "-n", namespace, "-y")
+    until(lambda: left_in(namespace) == set())
+
+
+def trainers(namespace: str) -> set[str]:
+    """The names of the ConfigMaps with a trainer."""
+    return {name for name in config_maps(namespace) if name.startswith("kittrain-")}
+
+
+def mounted(pod: dict[str, Any]) -> str:
+    """The name of the ConfigMap with a pod's trainer."""
+    (volume,) = (one for one in pod["spec"]["volumes"] if one["name"] == pod_mounts.TRAINER)
+    (source,) = volume["projected"]["sources"]
+    return str(source["configMap"]["name"])
+
+
+def pods_of(name: str, namespace: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(namespace, "pods", "-l", f"{names.LABEL_INSTANCE}={name}")["items"]
+    return found
 
 
 def test_a_packaged_chart_brings_the_trainer(namespace: str, tmp_path: Path) -> None:

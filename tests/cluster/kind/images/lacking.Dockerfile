@@ -21,6 +21,18 @@ RUN rm -r /usr/lib/python3/dist-packages/torch/_C* /usr/lib/python3/dist-package
 FROM ${BASE} AS no-numpy
 RUN rm -r /usr/lib/python3/dist-packages/numpy
 
+FROM ${BASE} AS no-gloo
+# As torch finds it where it was built without.
+RUN sed -i 's/^_GLOO_AVAILABLE = True$/_GLOO_AVAILABLE = False/' \
+         /usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py \
+    && python3 -c 'import torch.distributed as d; assert not d.is_gloo_available()'
+
+FROM ${BASE} AS shadowing
+# Packages of the names of ours, found before all others, and imported as each interpreter starts.
+RUN mkdir -p /app/kittrain /app/kitjob && echo 'raise SystemExit("the image has a kittrain of its own")' > /app/kittrain/__init__.py \
+    && cp /app/kittrain/__init__.py /app/kitjob/ && echo 'import sys; sys.path.insert(0, "/app")' > /app/sitecustomize.py
+ENV PYTHONPATH=/app
+
 FROM ${BASE} AS processors
 ENV KIT_AUTO_BACKEND=
 
