@@ -11,8 +11,8 @@ from kitctl import kinds
 from tests.cluster.commands import job, kitctl, status, until_status
 from tests.cluster.jobs import Run, often
 from tests.cluster.kind.settings import SHARED, TORCH_IMAGE
-from tests.cluster.kubectl import apply, get, until
 from tests.cluster.kinds.test_chart import left_in
+from tests.cluster.kubectl import apply, get, until
 from tests.cluster.toy import ORDER, all_recover, has_trained
 from tests.exact import assert_each_sample_counts_once
 
