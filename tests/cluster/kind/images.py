@@ -235,6 +235,17 @@ def with_packages(suite: str, *packages: str) -> str:
     return pushed(tag)
 
 
+@cache
+def with_wheel() -> str:
+    """An image with torch as PyPI's wheel, by its digest: built and pushed when a test asks for it."""
+    tag = f"{REGISTRY}/kitctl/torch-wheel:bookworm"
+    with alone():
+        debian("bookworm", published=registry_answers())
+        build("wheel", tag, Path("/etc/ssl/certs/ca-certificates.crt"))
+    push(tag)
+    return pushed(tag)
+
+
 def push(image: str) -> None:
     """Push an image to the registry; only new layers are transferred."""
     run("docker", "push", "-q", image)

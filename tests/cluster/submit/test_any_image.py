@@ -17,7 +17,7 @@ from kitjob.names import DEFAULT_IMAGE
 from tests.charts.helm import CHART
 from tests.cluster.commands import IDLE, kitctl, status, until_status
 from tests.cluster.jobs import rendered
-from tests.cluster.kind.images import lacking, pushed, with_packages
+from tests.cluster.kind.images import lacking, pushed, with_packages, with_wheel
 from tests.cluster.kind.settings import TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kinds.test_chart import left_in, run_helm
 from tests.cluster.kubectl import apply, get, kubectl, until
@@ -128,6 +128,14 @@ def test_an_older_python_and_an_older_torch_are_told(namespace: str, release: st
 def test_digits_with_the_oldest_torch_that_will_do(namespace: str) -> None:
     image = with_packages("trixie", "python3-torch", "python3-numpy")
     kitctl("submit", "--name", "run", "-n", namespace, "--image", image, "--nodes", "2", "--wait", *DIGITS)
+    assert status("run", namespace)["phase"] == "Succeeded"
+
+
+@pytest.mark.long  # 6 GB, on one node only
+def test_digits_in_a_small_image_with_a_wheel(namespace: str) -> None:
+    """The interpreter that has torch is not the first one of the path."""
+    where = ("--selector", "kubernetes.io/hostname=kitctl-worker", "--image", with_wheel())
+    kitctl("submit", "--name", "run", "-n", namespace, *where, "--nodes", "2", "--wait", *DIGITS)
     assert status("run", namespace)["phase"] == "Succeeded"
 
 
