@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from kitctl.base import printable
 from kitctl.base.deadline import within
 from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
+from kitctl.output.view import notebook
 from kitctl.output.view.page import Findings, Page, shown
 from kitctl.output.view.text import Look, failure_lines, job_page
 from kitctl.state import logs as log
 from kitctl.state import phase as state
-from kitctl.state import summary
 from kitctl.state.phase import JobState
 from kitctl.state.why.explain import Explanation, advice, explain
 from kitctl.state.why.repeats import shorter
@@ -51,9 +51,9 @@ class Job:
     def _repr_html_(self) -> str:
         """Its state now, in a notebook, unless that takes long or cannot be had."""
         try:
-            return within(REPR_SECONDS, self.state)._repr_html_()
+            return notebook.html(within(REPR_SECONDS, self.state))
         except (KitError, TimeoutError) as error:
-            return summary.pre(f"{self!r}: {error}")
+            return notebook.pre(f"{self!r}: {error}")
 
     def status(self, *, wide: bool = False) -> Page:
         """Its page, as ``kitctl status`` prints it; with ``wide`` all its nodes."""

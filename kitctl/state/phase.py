@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from kitctl.base import printable
 from kitctl.base.quantity import duration
-from kitctl.state import summary
 from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
 from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Standstill, Termination, Trend
 
@@ -25,6 +25,7 @@ Phase = Literal[
     "Cancelled",
 ]
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
+BRIEF_REASON: Final = 160  # characters
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,12 +112,27 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the job has ended."""
         return self.phase in TERMINAL_PHASES
 
+    @property
+    def steps(self) -> str:
+        """``step 72/225``; empty if none is known."""
+        step, total = self.progress.step, self.progress.total_steps
+        return "" if step is None else f"step {step}{f'/{total}' if total else ''}"
+
+    @property
+    def loss(self) -> str:
+        """``loss 0.0818``; empty if it is not known."""
+        return "" if self.progress.loss is None else f"loss {self.progress.loss:.4g}"
+
+    @property
+    def brief(self) -> str:
+        """``digits-kzls: Running, step 72/225, loss 0.0818``, in one line that is safe to print."""
+        reason = self.reason if len(self.reason) <= BRIEF_REASON else f"{self.reason[:BRIEF_REASON]}..."
+        parts = self.phase, self.steps, self.loss, reason
+        return printable.line(f"{self.name}: {', '.join(filter(None, parts))}")
+
     def __repr__(self) -> str:
         """In brief: ``<digits-kzls: Running, step 72/225>``."""
-        return f"<{summary.line(self)}>"
-
-    def _repr_html_(self) -> str:
-        return summary.html(self)
+        return f"<{self.brief}>"
 
     def still(self, now: float) -> str:
         """``no step for 42s: rank 1 sleeps at h.py:5``: a fact, which may be as it should; empty if steps are taken."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kitctl.base import printable
-from kitctl.state import summary
+from kitctl.output.view import notebook
 from kitctl.state.phase import JobState
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Page(str):
         return printable.text(str(self))
 
     def _repr_html_(self) -> str:
-        return summary.pre(str(self))
+        return notebook.pre(str(self))
 
 
 class Findings:
@@ -52,7 +52,7 @@ class Findings:
         return "\n".join(lines(self))
 
     def _repr_html_(self) -> str:
-        return summary.pre(repr(self))
+        return notebook.pre(repr(self))
 
 
 def shown(states: Iterator[JobState]) -> Iterator[JobState]:
@@ -60,7 +60,7 @@ def shown(states: Iterator[JobState]) -> Iterator[JobState]:
     over, last = _overwrites(), ""
     try:
         for state in states:
-            line = summary.line(state)
+            line = state.brief
             if line != last:
                 sys.stdout.write(f"\r{line:<{len(last)}}" if over else f"{line}\n")
                 sys.stdout.flush()

@@ -1,28 +1,16 @@
-"""A job in brief, for a notebook and an interpreter: a line, and a small table in HTML. Pure.
-
-Its texts are from elsewhere: they are escaped.
-"""
+"""HTML for a notebook: a job in a small table, or a text. What comes from elsewhere is escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from kitctl.base import printable
-
-if TYPE_CHECKING:
-    from kitctl.state.phase import JobState
-
-
-def line(job: JobState) -> str:
-    """``digits-kzls: Running, step 72/225, loss 0.0818``."""
-    parts = [job.phase, _step(job), _loss(job), _cut(job.reason)]
-    return printable.line(f"{job.name}: {', '.join(filter(None, parts))}")
+from kitctl.state.phase import JobState
 
 
 def html(job: JobState) -> str:
     """A table of what is known."""
-    from kitctl.state.why.explain import explain  # noqa: PLC0415 - which imports the module that imports this one
+    from kitctl.state.why.explain import explain  # noqa: PLC0415 - only notebooks need it
 
     found = explain(job, now=0.0)
     rows = (
@@ -33,7 +21,7 @@ def html(job: JobState) -> str:
         ("Then", found.then),
         ("Nodes", job.node_range if job.finished else f"{job.ready_nodes} of {job.node_range}"),
         ("Ranks", str(job.world_size or "")),
-        ("Progress", ", ".join(filter(None, (_step(job), _loss(job))))),
+        ("Progress", ", ".join(filter(None, (job.steps, job.loss)))),
         ("Runs on", f"{job.target} ({job.job_kind})"),
         ("Snapshots", job.snapshots),
     )
@@ -55,17 +43,3 @@ def _escaped(text: str) -> str:
     from html import escape  # noqa: PLC0415 - 2 ms, for notebooks alone
 
     return escape(text)
-
-
-def _step(job: JobState) -> str:
-    progress = job.progress
-    total = f"/{progress.total_steps}" if progress.total_steps else ""
-    return "" if progress.step is None else f"step {progress.step}{total}"
-
-
-def _loss(job: JobState) -> str:
-    return "" if job.progress.loss is None else f"loss {job.progress.loss:.4g}"
-
-
-def _cut(text: str, limit: int = 160) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}..."
