@@ -27,4 +27,4 @@ def command(job: Job) -> None:
     job.state()  # fails if there is no such job
     info(f"{job.name}: draining its nodes")
     job.cancel()
-    info(f"{job.name}: cancelled; to continue from its last snapshot: kitctl restart {job.name}")
+    info(f"{job.name}: cancelled; to continue: kitctl restart {job.name}")

@@ -13,6 +13,7 @@ from kitjob.timeline import AgentState, Event, Row, Writer
 from kittrain.agent.report import history
 from kittrain.agent.report.history import History
 from kittrain.job.env import NodeEnv
+from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, ScriptWriter, prepare
 
 
 def started(folder: Path, log: list[str]) -> tuple[History, NodeEnv, Path]:
@@ -120,3 +121,59 @@ def test_without_a_volume_a_tail_of_few_bytes_is_kept_over_restarts_of_the_agent
     other.open(NodeEnv(run_id="other"))
     other.tail(tail)
     assert len([line for line in timeline.lines(other.tail().encode()) if isinstance(line, Writer)]) == 1
+
+
+class OneRank:
+    """A rank as its heartbeat shows it."""
+
+    moved = 0.0
+
+    def __init__(self, file: Path, began: float) -> None:
+        self._file, self._began, self.read_at = file, began, began
+
+    @property
+    def _beat(self) -> HeartbeatState:
+        return HeartbeatState.read(self._file)
+
+    def phases(self) -> dict[Phase, float]:
+        return self._beat.phases(self._began, self.read_at)
+
+    @property
+    def pids(self) -> list[int]:
+        return []
+
+    def reached(self, phase: Phase) -> float:
+        return self._beat.first[phase]
+
+    @property
+    def last(self) -> tuple[Phase, int, float]:
+        return self._beat.phase, self._beat.step, self._beat.busy
+
+
+def test_a_row_has_as_many_seconds_of_phases_as_have_passed_when_the_library_takes_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hooks take an import for joining; then the library's loop, which has not counted it, joins and restores."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    began = found.ranks_start()
+    rank = OneRank(prepare(tmp_path / "heartbeat"), began)
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+        rank.read_at = now[0]
+        found.observe(rank)
+
+    now[0] += 0.5
+    ScriptWriter(tmp_path / "heartbeat")
+    passes(1.0)
+    passes(2.0)
+    library = HeartbeatWriter(tmp_path / "heartbeat")
+    for phase in (Phase.JOINING, Phase.RESTORING):
+        library.beat(phase)
+        now[0] += 0.25
+    passes(0.75)
+    rows = [line for line in found._lines if isinstance(line, Row)]
+    assert [sum(row.phases.values()) for row in rows] == pytest.approx([row.seconds for row in rows])
+    assert rows[-1].phases == pytest.approx({"STARTING": 0.25, "RESTORING": 1.0})

@@ -196,7 +196,7 @@ class History:
             world=self._world,
             step=step or None,
             steps=max(step - sums.step, 0) if sums.step else 0,
-            phases={one.name: seconds for one in phases if (seconds := phases[one] - sums.phases.get(one, 0.0)) > 0},
+            phases={one.name: seconds for one, seconds in _passed(phases, sums.phases).items() if seconds > 0},
             phase=phase.name,
             busy=max(busy - sums.busy, 0.0),
             memory=sum(map(_resident, ranks.pids)),
@@ -343,6 +343,17 @@ class _Sums:
         self.step = step
         self.busy = busy
         self.first = first  # the first step is written
+
+
+def _passed(now: Mapping[Phase, float], before: Mapping[Phase, float]) -> dict[Phase, float]:
+    """The seconds in each phase since the last row.
+
+    Once the library's loop begins, what the hooks had taken for joining counts as starting: so many seconds have passed
+    there before.
+    """
+    found = {one: now.get(one, 0.0) - before.get(one, 0.0) for one in now.keys() | before.keys()}
+    moved = sum(seconds for seconds in found.values() if seconds < 0)
+    return found | {Phase.STARTING: found.get(Phase.STARTING, 0.0) + moved}
 
 
 def _run_line(run: str) -> str:
