@@ -11,10 +11,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
+
+from tests import warm_workers
+
+if TYPE_CHECKING:
+    import execnet
 
 # Ranks of one test share the machine's cores with those of others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,6 +42,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="overwrite the files in tests/golden instead of comparing"
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[execnet.XSpec]) -> None:
+    warm_workers.fork_workers(config, specs)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
