@@ -148,13 +148,13 @@ def test_all_that_was_sent_is_unpacked_and_compiles(image: Image) -> None:
             assert meaning(theirs) == meaning(ours), path
 
 
-def meaning(source: bytes) -> list[tuple[str, int]]:
+def meaning(source: bytes) -> tuple[str, list[int]]:
     """A program without its docstrings, with the line of each part."""
     tree = ast.parse(source)
     for block in ast.walk(tree):
         if isinstance(getattr(block, "body", None), list):
             block.body = [one for one in block.body if not is_text(one)]  # type: ignore[attr-defined]
-    return [(ast.dump(one), getattr(one, "lineno", 0)) for one in ast.walk(tree)]
+    return ast.dump(tree), [getattr(one, "lineno", 0) for one in ast.walk(tree)]
 
 
 def is_text(statement: ast.AST) -> bool:
