@@ -41,6 +41,10 @@ class JobCommand(LongCommand):
         """Options, but none of kitctl's after the script."""
         return [] if ctx.params.get("words") else super().shell_complete(ctx, incomplete)
 
+    def complete_words(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - an override's
+        """The script, whose files the shell completes itself."""
+        return [*_completions().FILES]
+
     def end_of_options(self, args: list[str]) -> int:
         """The index of the first argument that is not an option of kitctl or its value."""
         with_value = self._spellings(flags=False)
@@ -130,7 +134,7 @@ _TRAILING = (
         nargs=-1,
         type=click.UNPROCESSED,
         metavar="[[--] SCRIPT | -m MODULE] [ARGS]...",
-        shell_complete=lambda *_: [*_completions().FILES],
+        shell_complete=lambda context, _argument, incomplete: context.command.complete_words(context, incomplete),
     ),
     option(
         *("--set", "overrides"),

@@ -16,6 +16,8 @@ from kitctl.cli.target_options import announced, target_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from click.shell_completion import CompletionItem
+
     from kitctl.api.client import Client
     from kitctl.input.job_request import JobRequest
     from kitctl.state.checks import Finding
@@ -44,6 +46,16 @@ class DoctorCommand(JobCommand):
         if name and _may_be_job(name[0]) and self.are_options(rest):
             args = [*args[:end], *rest, *name]
         return super().parse_args(ctx, args)
+
+    def complete_words(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """A script, or an existing job."""
+        from click.shell_completion import CompletionItem
+
+        from kitctl.cli import completions
+
+        # Zsh drops an empty value, and takes the next item for this one's parts.
+        script = [CompletionItem(incomplete or "./", type=one.type) for one in super().complete_words(ctx, incomplete)]
+        return [*script, *completions.jobs(ctx, incomplete)]
 
 
 @click.command(cls=DoctorCommand, epilog=EPILOG)

@@ -35,6 +35,8 @@ CASES = [
     ("kitctl submit -- trai", "kitctl submit -- training.py"),
     ("kitctl submit -- training.py --data trai", "--data training.py"),
     ("kitctl status --target local uniq", "--target local unique-job"),
+    ("kitctl doctor --target local uniq", "--target local unique-job"),
+    ("kitctl doctor --target local -- trai", "--target local -- training.py"),
     ("kitctl logs --target local unique-job --rank 1", "--rank 12"),
     ("kitctl list --phase Susp", "--phase Suspended"),
     ("kitctl init mni", "kitctl init mnist"),
