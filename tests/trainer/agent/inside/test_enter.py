@@ -16,13 +16,14 @@ from tests.trainer.ranks import StartRank
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-ENTER = (sys.executable, "-P", "-m", "kittrain.agent.inside.enter", "--agent", str(os.getpid()))
+ENTER = (sys.executable, "-P", "-m", "kittrain.agent.inside.enter", "--agent")
 SLEEPS = "import os, time; os.write(int(os.environ['READY']), b'.')\ntime.sleep(600)\n"
 GIVEN = {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "KIT_HEARTBEAT_FILE": "/x", "PYTHONPATH": "/p"}
 
 
 def enter(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*ENTER, *words], capture_output=True, text=True, check=False, env=os.environ | env)
+    command = [*ENTER, str(os.getpid()), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | env)
 
 
 def test_a_command_runs_where_the_rank_is(start_rank: StartRank, tmp_path: Path) -> None:
@@ -51,7 +52,8 @@ def test_a_command_is_interrupted_with_its_children_by_its_mark(start_rank: Star
     start_rank(3, SLEEPS)
     mark, other = uuid.uuid4().hex, uuid.uuid4().hex
     words = ["--rank", "3", "--", "sh", "-c", "trap 'exit 9' INT; echo on; while :; do sleep 0.1; done"]
-    process = subprocess.Popen([*ENTER, "--mark", mark, *words], stdout=subprocess.PIPE, start_new_session=True)
+    command = [*ENTER, str(os.getpid()), "--mark", mark, *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout
     process.stdout.readline()
     assert enter("--mark", other, "--interrupt").returncode == 0
