@@ -80,7 +80,7 @@ def _round(namespace: str, number: int, scratch: Path) -> dict[str, float]:
     alone = (*sent, pushed(TORCH_IMAGE))
     others = {
         one[2]: _first_step(namespace, one[0], [*KITCTL, "submit", *job(one[0], namespace, *one[1:], *module)])
-        for one in (made, alone)
+        for one in ((made, alone) if number % 2 else (alone, made))  # neither always follows the other
     }
     return {"kitctl": ours, "kubectl": theirs, **others, **_folder(namespace, f"f{number}", scratch / str(number))}
 
