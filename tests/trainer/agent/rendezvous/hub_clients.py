@@ -20,7 +20,7 @@ from kittrain.system.lines import PING
 
 KEY = Key(b"0123456789abcdef", "run-7")
 HELLO = {"type": "Hello", "node": 1, "started_at": 1.0, "first": True, "pod": "run-7-1"}
-JOIN = {"type": "Join", "address": "127.0.0.1", "port": 4711, "round": 0, "size": 0}
+JOIN = {"type": "Join", "address": "127.0.0.1", "port": 4711}
 
 
 class HubThread:
@@ -109,13 +109,13 @@ class HubClient:
         self.write(self.session.sign(text))
 
     def receive(self) -> dict[str, Any]:
-        """The hub's next message other than StepTimings; empty once it has closed the connection."""
+        """The hub's next message other than StepTimings and Succession; empty once it has closed the connection."""
         assert self.session
         while line := self.readline():
             if line == PING:
                 continue
             message: dict[str, Any] = json.loads(self.session.verify(line[:-1]))
-            if message["type"] != "StepTimings":
+            if message["type"] not in {"StepTimings", "Succession"}:
                 return message
         return {}
 

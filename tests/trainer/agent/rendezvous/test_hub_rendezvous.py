@@ -18,13 +18,14 @@ from torch.distributed.elastic.rendezvous import RendezvousConnectionError, Rend
 from kitjob import record, typed
 from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.diagnosis import RankStatus
-from kittrain.agent.rendezvous.handshake import Greeting, Key, Proof
+from kittrain.agent.rendezvous.handshake import Greeting, Introduction, Key, Proof
 from kittrain.agent.rendezvous.hub_backend import HubBackend
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous
 from kittrain.agent.rendezvous.interface import JobEnded, RoundOver
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.stacks import Location
+from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.outcome.termination import Ending
 from kittrain.system import port
@@ -161,7 +162,7 @@ def test_a_new_hub_continues_after_the_lost_one(job: Job) -> None:
         until_ended(second)
     assert second.lost
     job.rounds(*job.connect(*backends))
-    assert backends[0]._last_round.round == 2
+    assert backends[0]._last.known[0].number == 2
 
 
 @two_nodes
@@ -311,7 +312,7 @@ def test_a_round_may_have_more_nodes_than_the_soft_limit_of_open_files() -> None
     assert [one.rank for one in rounds] == list(range(few))
 
 
-def test_a_node_sends_a_new_hub_the_last_round_and_its_size() -> None:
+def test_a_node_sends_a_new_hub_what_it_knows_of_the_last_round() -> None:
     """With a hub that is implemented here, to see what it receives."""
     key = Key(SECRET, "local")
     with port.listen("127.0.0.1", 0) as listener, ThreadPoolExecutor() as threads:
@@ -326,17 +327,19 @@ def test_a_node_sends_a_new_hub_the_last_round_and_its_size() -> None:
         for _ in range(2):
             waiting = threads.submit(take_part)
             lines = LineStream(listener.accept()[0])
-            answer, session = key.answer(typed.load(Greeting, lines.read() or b""))
+            answer, session = key.answer(typed.load(Greeting, lines.read() or b""), Introduction())
             lines.write(handshake.line(answer))
             session.verify_proof(typed.load(Proof, lines.read() or b"").mac)
             _, joined = (messages.load(messages.FROM_NODES, session.verify(lines.read() or b"")) for _ in range(2))
             assert isinstance(joined, messages.Join)
-            sent.append((joined.round, joined.size))
+            sent.append((joined.known, joined.place))
+            known = [Configuration(number=7, members="0-2"), Configuration(number=6, members="0-3")]
+            lines.write(session.sign(messages.dump(messages.Succession(known=known, successors=[]))))
             formed = messages.Round(number=7, rank=0, size=3, address="127.0.0.1", port=joined.port)
             lines.write(session.sign(messages.dump(formed)))
             assert waiting.result(60).world_size == 3
             lines.close()
-    assert sent == [(0, 0), (7, 3)]
+    assert sent == [([], None), (known, 0)]
 
 
 def test_a_hub_without_the_secret_receives_nothing() -> None:
@@ -345,7 +348,7 @@ def test_a_hub_without_the_secret_receives_nothing() -> None:
         backend = HubBackend(node, SETTINGS, started_at=0.0, secret=SECRET)
         connected = threads.submit(backend.connect, deadline=0)
         lines = LineStream(listener.accept()[0])
-        answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""))
+        answer, _ = Key(b"fedcba9876543210", "local").answer(typed.load(Greeting, lines.read() or b""), Introduction())
         lines.write(handshake.line(answer))
         with pytest.raises(RendezvousTimeoutError, match="does not know this run's secret"):
             connected.result(60)
@@ -367,6 +370,7 @@ def test_a_spare_waits_without_a_limit_and_takes_the_place_of_a_lost_node(job: J
     until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [1])
     time.sleep(3.0)  # longer than a node may wait for the others
     assert (told, later.done()) == (["stands by"], False)
+    zero.drain()
     zero.leave()
     assert later.result(60).world_size == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kittrain.agent.rendezvous import succession
 from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 
 
@@ -23,14 +24,21 @@ class Job:
         """Nodes are ready, and send the last round's number and size; returns those whose round this ends."""
         ended: list[Node] = []
         for index in indices:
-            ended += self.membership.join(self.nodes[index], round=last_round[0], size=last_round[1])
+            number, size = last_round
+            known = succession.configuration(number, range(size)) if size else None
+            known = self.membership.known[0] if number and not size else known
+            place = index if known else None
+            ended += self.membership.join(self.nodes[index], known=[known] if known else [], place=place)
         return [node.index for node in ended]
 
     def rejoin(self, *indices: int) -> None:
         self.join(*indices, last_round=(self.membership.round, 0))
 
     def remove(self, index: int) -> list[int]:
-        return [node.index for node in self.membership.remove(self.nodes.pop(index))]
+        """A node is lost, and is known to have ended."""
+        ended = self.membership.remove(self.nodes[index])
+        self.membership.depart(index, at=self.nodes.pop(index).last)
+        return [node.index for node in ended]
 
     def group(self, now: float = 0.0) -> list[int]:
         self.membership.form_round(now)
@@ -137,6 +145,8 @@ def test_a_new_hub_does_not_wait_forever_for_nodes_that_were_lost_with_the_old_o
     job.connect(1, 2)
     job.join(1, 2, last_round=(7, 4))
     job.group(0.0)
+    assert job.group(3.0) == [], "the other half may go on"
+    job.membership.claim(7)
     assert job.group(3.0) == [1, 2]
 
 
@@ -308,7 +318,7 @@ def test_a_new_hub_takes_spares_for_the_nodes_that_it_does_not_know() -> None:
     job.join(1, 2, last_round=(7, 3))
     assert job.group() == []
     job.join(3)
-    assert job.group() == [1, 2, 3]
+    assert job.group() == [3, 1, 2], "survivors keep their places"
     assert job.membership.round == 8
 
 

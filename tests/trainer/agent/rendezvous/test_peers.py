@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kittrain.agent.rendezvous import handshake, peers
-from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Key, Proof
+from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Introduction, Key, Proof
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import node_env
@@ -88,7 +88,7 @@ def test_the_hub_rejects_a_node_with_another_key_and_a_warning_is_logged(hub: Hu
     with HubClient(hub.address) as client:
         greeting = KEY.greet()
         answer = client.greet(greeting)
-        _, session = key.answer(Greeting(nonce=answer.nonce, secret=True))
+        _, session = key.answer(Greeting(nonce=answer.nonce, secret=True), answer.hub)
         for mac in (session.proof, answer.mac):  # its own, and the hub's reflected
             client.write(handshake.line(Proof(mac=mac)) + session.sign(json.dumps(HELLO).encode()))
         assert client.read() == b""
@@ -117,7 +117,7 @@ def test_a_proof_of_another_connection_is_rejected(hub: HubThread) -> None:
 def test_a_hub_with_another_key_is_rejected() -> None:
     greeting = KEY.greet()
     for key, problem in zip(WRONG_KEYS, ("does not know", "does not know", "node 0 has no secret"), strict=True):
-        answer, _ = key.answer(greeting)
+        answer, _ = key.answer(greeting, Introduction())
         with pytest.raises(AuthenticationError, match=problem):
             KEY.accept(greeting, answer)
 

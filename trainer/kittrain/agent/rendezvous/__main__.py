@@ -13,11 +13,7 @@ import sys
 from functools import partial
 
 from kitjob import typed
-from kittrain.agent.rendezvous.handshake import Key
-from kittrain.agent.rendezvous.hang_detector import HangDetector
-from kittrain.agent.rendezvous.hub import MAX_MISSED_HEARTBEATS, Hub
-from kittrain.agent.rendezvous.hub_config import HubConfig
-from kittrain.agent.rendezvous.membership import Membership
+from kittrain.agent.rendezvous.hub_config import HubConfig, hub_of
 from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.port import raise_fd_limit
@@ -30,22 +26,7 @@ def main() -> None:
     config: HubConfig = typed.load(HubConfig, sys.stdin.buffer.readline())
     die_with_parent(config.parent_pid)
     raise_fd_limit()
-    membership = Membership(
-        min_nodes=config.min_nodes,
-        max_nodes=config.max_nodes,
-        spares=config.spares,
-        last_call_timeout=config.settings.last_call_timeout,
-    )
-    hang_detector = HangDetector(
-        heartbeat_timeout=MAX_MISSED_HEARTBEATS * config.settings.keep_alive_timeout, stop_timeout=config.grace_seconds
-    )
-    hub = Hub(
-        Key(config.secret, config.run_id),
-        membership,
-        hang_detector,
-        settings=config.settings,
-        warn=partial(log, 0),
-    )
+    hub = hub_of(config, partial(log, config.node))
     asyncio.run(hub.serve(socket.socket(fileno=config.listener_fd)))
 
 

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+import socket
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
-from kittrain.agent.rendezvous.handshake import Answer, AuthenticationError, Key, Proof, Session
+from kittrain.agent.rendezvous.handshake import Answer, AuthenticationError, Introduction, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_HUB, Message
 from kittrain.agent.rendezvous.settings import RendezvousSettings
-from kittrain.system import port
 from kittrain.system.lines import ConnectionLost, LineStream, enable_keepalive
 from kittrain.system.link_watch import LinkWatch
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
-ANSWER_TIMEOUT: Final = 10.0  # seconds for the hub's answer: thousands of nodes may connect at once
+
+
+class ConnectionSilent(ConnectionLost):
+    """The machine at the other end does not answer: nobody has closed the connection."""
 
 
 class Connection:
@@ -60,65 +63,64 @@ class Connection:
         while True:
             now = time.monotonic()
             if now >= self._link.next_check and self._link.is_lost(now):
-                raise ConnectionLost("its machine does not answer")
+                raise ConnectionSilent("its machine does not answer")
             line = self._lines.read(max(min(self._link.next_check, deadline) - now, 0.0))
             if line or (line is None and time.monotonic() >= deadline):
                 return line
 
 
-def connect(
-    host: tuple[str, int],
-    key: Key,
-    *,
-    settings: RendezvousSettings,
-    nodes: int,
-    deadline: float,
-    waiting: Callable[[str], None],
-) -> Connection:
-    """Connect to the hub, and try again as long as something at its address does not know the run's secret.
+@dataclass(frozen=True)
+class Opened:
+    """A connection, and who is at its other end."""
+
+    connection: Connection
+    hub: Introduction
+    address: str  # as ``address:port``
+
+
+def open_connection(
+    host: tuple[str, int], key: Key, *, settings: RendezvousSettings, timeouts: tuple[float, float]
+) -> Opened:
+    """Connect to a hub.
 
     Args:
-        host: node 0's name or address, and the port there.
+        host: its name or address, and the port there.
         key: of the run.
-        settings: timeouts.
-        nodes: how many may try to connect at once.
-        deadline: when to give up, in ``time.monotonic()``.
-        waiting: called with the reason before each further attempt.
+        settings: timeouts of the connection.
+        timeouts: seconds for the connection, and for the hub's answer.
 
     Raises:
-        TimeoutError: the hub could not be reached in time.
+        OSError: nothing can be reached there.
+        ConnectionLost, AuthenticationError, MalformedError: what answers there is no hub of this run.
     """
-    began = time.monotonic()
-    while True:
-        connection = port.connect(*host, deadline=deadline, nodes=nodes, waiting=waiting)
-        enable_keepalive(connection, interval=settings.keep_alive[0], attempts=settings.keep_alive[1])
-        lines = LineStream(connection)
-        link = LinkWatch(connection, lost_after=settings.lost_after, port=connection.getpeername()[1])
-        try:
-            return Connection(lines, _authenticate(lines, key), link)
-        except (ConnectionLost, AuthenticationError, MalformedError) as error:
-            lines.close()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no rendezvous of this run at {host[0]}:{host[1]}: {error}") from error
-            waiting(f"waiting for the rendezvous of this run at {host[0]}:{host[1]} ({error})")
-        port.sleep_backoff(began, nodes=nodes)
+    connection = socket.create_connection(host, timeout=timeouts[0])
+    enable_keepalive(connection, interval=settings.keep_alive[0], attempts=settings.keep_alive[1])
+    lines = LineStream(connection)
+    try:
+        address, number, *_ = connection.getpeername()
+        link = LinkWatch(connection, lost_after=settings.lost_after, port=number)
+        session, hub = _authenticate(lines, key, timeouts[1])
+    except BaseException:
+        lines.close()
+        raise
+    return Opened(Connection(lines, session, link), hub, f"{address}:{number}")
 
 
-def _authenticate(lines: LineStream, key: Key) -> Session:
+def _authenticate(lines: LineStream, key: Key, timeout: float) -> tuple[Session, Introduction]:
     """Run the node's side of the handshake."""
     greeting = key.greet()
     lines.write(handshake.line(greeting))
-    answer: Answer = typed.load(Answer, _read_answer(lines))
+    answer: Answer = typed.load(Answer, _read_answer(lines, timeout))
     session = key.accept(greeting, answer)
     lines.write(handshake.line(Proof(mac=session.proof)))
-    return session
+    return session, answer.hub
 
 
-def _read_answer(lines: LineStream) -> bytes:
+def _read_answer(lines: LineStream, timeout: float) -> bytes:
     try:
-        line = lines.read(ANSWER_TIMEOUT, longest=MAX_HANDSHAKE_LINE)
+        line = lines.read(timeout, longest=MAX_HANDSHAKE_LINE)
     except ConnectionLost as error:
         raise ConnectionLost(f"no answer; {error}") from error
     if line is None:
-        raise ConnectionLost(f"no answer within {ANSWER_TIMEOUT:.0f} s")
+        raise ConnectionLost(f"no answer within {timeout:.0f} s")
     return line

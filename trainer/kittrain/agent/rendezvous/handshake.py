@@ -1,7 +1,8 @@
 """Authenticates both ends of a connection by the run's secret, and every message after that.
 
     node:  greeting {nonce, secret}       its nonce, and whether it has a secret
-    hub:   answer {nonce, secret, mac}    its own, and an HMAC-SHA256 keyed by secret, run id and both nonces
+    hub:   answer {nonce, secret, hub, elsewhere, serves, mac}
+                                          its own, who it is, and an HMAC-SHA256 keyed by secret, run id and these
     node:  proof {mac}                    the same HMAC for the node's direction
     both:  mac, message                   an HMAC by that key over direction, sequence number and message
 
@@ -21,7 +22,7 @@ from typing import Final
 
 from kitjob import typed
 
-PROTOCOL: Final = b"kitctl rendezvous 3\0"
+PROTOCOL: Final = b"kitctl rendezvous 4\0"
 NONCE: Final = 16  # bytes
 MAC: Final = 32  # hexadecimal digits of a message's HMAC: 128 bits
 
@@ -39,11 +40,27 @@ class Greeting:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Introduction:
+    """Who answers.
+
+    Attributes:
+        hub: its name, which no other hub has: the index of its node, and a random part.
+        elsewhere: address of the hub that serves instead, as ``address:port``; empty: none is known.
+        serves: whether its nodes may form a round, or are in one.
+    """
+
+    hub: str = "0"
+    elsewhere: str = ""
+    serves: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The hub's reply: its nonce, whether it has a secret, and its HMAC."""
+    """The hub's reply: its nonce, whether it has a secret, who it is, and its HMAC."""
 
     nonce: str
     secret: bool
+    hub: Introduction
     mac: str
 
 
@@ -70,11 +87,11 @@ class Key:
         """A node's first message on a new connection."""
         return Greeting(nonce=secrets.token_hex(NONCE), secret=self.secret is not None)
 
-    def answer(self, greeting: Greeting) -> tuple[Answer, Session]:
+    def answer(self, greeting: Greeting, hub: Introduction) -> tuple[Answer, Session]:
         """The hub's reply, and its end of the session."""
         nonce = secrets.token_hex(NONCE)
-        session = Session(self.derive(f"{nonce}\0{greeting.nonce}".encode()), b"hub", b"node")
-        return Answer(nonce=nonce, secret=self.secret is not None, mac=session.proof), session
+        session = Session(self._of_connection(nonce, greeting, hub), b"hub", b"node")
+        return Answer(nonce=nonce, secret=self.secret is not None, hub=hub, mac=session.proof), session
 
     def accept(self, greeting: Greeting, answer: Answer) -> Session:
         """A node's end of the session, once the hub's reply is verified.
@@ -86,9 +103,12 @@ class Key:
             raise AuthenticationError("node 0 has the run's secret, and this node has none")
         if not answer.secret and self.secret is not None:
             raise AuthenticationError("node 0 has no secret, and this node has the run's secret")
-        session = Session(self.derive(f"{answer.nonce}\0{greeting.nonce}".encode()), b"node", b"hub")
+        session = Session(self._of_connection(answer.nonce, greeting, answer.hub), b"node", b"hub")
         session.verify_proof(answer.mac)
         return session
+
+    def _of_connection(self, nonce: str, greeting: Greeting, hub: Introduction) -> bytes:
+        return self.derive(f"{nonce}\0{greeting.nonce}\0".encode() + typed.dump(hub))
 
     def derive(self, purpose: bytes) -> bytes:
         """A key for one purpose."""

@@ -1,24 +1,26 @@
 """Forms rounds, ends them, and detects hangs: receives the nodes' messages and applies membership and hang rules.
 
-The hub holds no state that the nodes could not send again. Each node has one connection; when it ends, the node is
+The hub holds no state that the nodes could not send again, so any node's can serve: the others' stand by until the
+nodes of a round that has lost its hub come to one of them. Each node has one connection; when it ends, the node is
 lost. ``peers`` authenticates connections and ``messages`` validates messages, so that only valid messages of the run's
 nodes arrive here. Messages about a round count only from its nodes; a node of a former round gets ``RoundEnded``.
 
-Why: decision 10.
+Why: decision 10; of other nodes' hubs decision 59.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from kittrain.agent.rendezvous import messages
-from kittrain.agent.rendezvous.handshake import Key
+from kittrain.agent.rendezvous.handshake import Introduction, Key
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 from kittrain.agent.rendezvous.messages import Message
@@ -28,11 +30,18 @@ from kittrain.agent.rendezvous.round_values import RoundValues
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.standstill import StandstillWatch
 from kittrain.agent.rendezvous.stragglers import StragglerDetector
+from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.outcome.termination import Ending
 from kittrain.system.port import BACKLOG
 
 MAX_MISSED_HEARTBEATS: Final = 6  # of a node whose ranks run
 TICK: Final = 0.1  # seconds between two checks of timeouts
+IDLE_TICK: Final = 1.0  # the same while nobody is connected
+TIE_SECONDS: Final = 1.0  # until half of a round's nodes do not wait for the others to come here, too
+RELEASE_SECONDS: Final = 4.0  # until nodes that may not form a round are sent to look elsewhere
+SUCCESSORS: Final = 16  # nodes that are told as such, spread over a large round
+CONFIRM_SECONDS: Final = 2.0  # in which a lost node's hub shows whether its agent has ended
+CONFIRM_INTERVAL: Final = 0.1
 
 
 class Hub:
@@ -44,6 +53,8 @@ class Hub:
         hang_detector: the rules of hangs.
         settings: timeouts.
         warn: called for addresses that do not know the key.
+        node: whose hub this is.
+        claim: claims a round of which half of the nodes are here, given its number and nodes; may block.
     """
 
     def __init__(
@@ -54,7 +65,18 @@ class Hub:
         *,
         settings: RendezvousSettings,
         warn: Callable[[str], None],
+        node: int = 0,
+        claim: Callable[[int, frozenset[int]], bool] = lambda _number, _nodes: False,
     ) -> None:
+        self._name = f"{node}-{secrets.token_hex(8)}"
+        self._claim = claim
+        self._claims: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._elsewhere = ""
+        self._other: Peer | None = None  # the hub that has told this one that it serves
+        self._stuck_since: float | None = None
+        self.serves = False  # whether its nodes are in a round, or may form the next one
+        self.serving = asyncio.Event()  # the same
         self._server = PeerServer(key, self, settings=settings, warn=warn)
         self._membership = membership
         self._hang_detector = hang_detector
@@ -68,7 +90,7 @@ class Hub:
         self._timings_interval = settings.keep_alive_timeout
         self._peers: dict[Node, Peer] = {}
         self._nodes: dict[Peer, Node] = {}
-        self._values = RoundValues(self._send)
+        self._values = RoundValues(self._send, lambda: membership.settled)
         self._changed = asyncio.Event()
         self._failure: messages.JobFailed | None = None  # how the job ends, once a node has failed permanently
         self._failing: set[Node] = set()
@@ -80,7 +102,7 @@ class Hub:
         async with await loop.create_server(lambda: Peer(self._server), sock=listener, backlog=BACKLOG):
             while True:
                 with suppress(TimeoutError):  # some rules depend on the time alone
-                    async with asyncio.timeout(TICK):
+                    async with asyncio.timeout(TICK if self._server.busy else IDLE_TICK):
                         await self._changed.wait()
                 self._changed.clear()
                 now = time.monotonic()
@@ -94,6 +116,12 @@ class Hub:
         node = self._nodes.get(peer)
         if isinstance(message, messages.Hello):
             self._register(peer, message)
+        elif isinstance(message, messages.Serves) and node is None:
+            self._membership.follow()
+            if message.round >= self.round and not self.serves:
+                self._other = peer
+                self.move(message.address)
+            self._changed.set()
         elif node is None:
             self._reject(peer, "the first message must be Hello")
         else:
@@ -102,8 +130,33 @@ class Hub:
 
     def connection_lost(self, peer: Peer) -> None:
         """An authenticated peer is gone."""
+        if peer is self._other:
+            self._other, self._elsewhere = None, ""
         if node := self._nodes.get(peer):
+            if node.draining:
+                self._membership.depart(node.index, at=node.last)
+            elif peer.why_lost == LOST and node.in_last_round and not node.released:
+                self._start(self._confirm_end(node))
             self._remove(node, peer.why_lost)
+
+    def introduction(self) -> Introduction:
+        """See the base class."""
+        return Introduction(hub=self._name, elsewhere=self._elsewhere, serves=self.serves)
+
+    @property
+    def round(self) -> int:
+        """The number of the last round that is known here."""
+        return self._membership.round
+
+    def move(self, elsewhere: str) -> None:
+        """Another hub serves, as ``address:port``; empty: none is known any more."""
+        if self._membership.group and elsewhere:
+            return  # a round of this hub's has not ended
+        if elsewhere and elsewhere != self._elsewhere:
+            for node in self._peers:
+                node.released = True
+                self._send(node, messages.Moved(address=elsewhere))
+        self._elsewhere = elsewhere
 
     def _register(self, peer: Peer, hello: messages.Hello) -> None:
         if peer in self._nodes:
@@ -125,6 +178,8 @@ class Hub:
         self._peers[node], self._nodes[peer] = peer, node
         self._hang_detector.record_message(node, time.monotonic())
         self._notify_failure(node)
+        if self._elsewhere:  # which is known only since it was answered
+            self._send(node, messages.Moved(address=self._elsewhere))
 
     def _reject(self, peer: Peer, reason: str) -> None:
         peer.send(messages.Rejected(reason=reason))
@@ -134,8 +189,9 @@ class Hub:
         match message:
             case messages.Join():
                 node.address, node.port = message.address, message.port
-                self._peers[node].reachable_at(message.port)
-                ended = self._membership.join(node, round=message.round, size=message.size)
+                node.hub_port = message.hub_port
+                self._peers[node].reachable_at(message.hub_port or message.port)
+                ended = self._membership.join(node, known=message.known, place=message.place, gone=message.gone)
                 self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
                 self._changed.set()
             case messages.EndRound(lost=lost):
@@ -149,8 +205,10 @@ class Hub:
     def _dispatch_in_round(self, node: Node, message: Message) -> None:
         match message:
             case messages.Set(values=values):
+                self._membership.heard(node)
                 self._values.set(values)
             case messages.Get(keys=keys):
+                self._membership.heard(node)
                 self._values.get(node, keys)
             case messages.Heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=quiet):
                 self._standstill.record_heartbeat(node, quiet=quiet)
@@ -215,6 +273,55 @@ class Hub:
         if self._membership.form_round(now):
             self._begin_round()
         self._tell_spares()
+        self._watch_quorum(now)
+
+    def _watch_quorum(self, now: float) -> None:
+        """Claim a round of which half of the nodes are here; send them elsewhere if they may not go on."""
+        members = self._membership
+        verdict = None if members.group or not members.ready else members.verdict
+        self.serves = not self._elsewhere and (bool(members.group) or members.leads)
+        (self.serving.set if self.serves else self.serving.clear)()
+        if verdict is None or verdict.granted:
+            self._stuck_since = None
+            return
+        self._stuck_since = now if self._stuck_since is None else self._stuck_since
+        if verdict.ties and now >= self._stuck_since + TIE_SECONDS:
+            for one in members.known:
+                if one.number in verdict.ties and one.number not in self._claims:
+                    self._claims[one.number] = self._start(self._claim_round(one))
+        if now >= self._stuck_since + RELEASE_SECONDS:
+            self._stuck_since = None
+            self._claims = {number: task for number, task in self._claims.items() if not task.done()}
+            for node in members.ready:
+                node.released = True
+                self._send(node, messages.NoQuorum(reason=verdict.reason))
+
+    async def _claim_round(self, one: Configuration) -> None:
+        if await asyncio.get_running_loop().run_in_executor(None, self._claim, one.number, one.nodes):
+            self._membership.claim(one.number)
+            self._changed.set()
+
+    async def _confirm_end(self, node: Node) -> None:
+        """Ask at a lost node's own hub whether its agent has ended: it has if its machine refuses connections there."""
+        until = time.monotonic() + CONFIRM_SECONDS
+        while node.hub_port and time.monotonic() < until:
+            try:
+                async with asyncio.timeout(CONFIRM_SECONDS):
+                    _, writer = await asyncio.open_connection(node.address, node.hub_port)
+            except ConnectionRefusedError:
+                self._membership.depart(node.index, at=node.last)
+                self._changed.set()
+                return
+            except OSError:  # TimeoutError is one: nothing is known
+                return
+            writer.close()
+            await asyncio.sleep(CONFIRM_INTERVAL)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _tell_spares(self) -> None:
         """Tell nodes that they stand by, and the first node of the round which ones do."""
@@ -222,6 +329,7 @@ class Hub:
         for node in spares:
             if node not in self._spares:
                 self._send(node, messages.StandBy())
+                self._send(node, self._succession())
         if self._spares != spares and self._membership.group:
             self._send(self._membership.group[0], messages.Spares(nodes=[node.index for node in spares]))
         if self._membership.group:
@@ -241,8 +349,17 @@ class Hub:
         round_ = messages.Round(
             number=self._membership.round, rank=0, size=len(group), address=first.address, port=first.port
         )
+        succession = messages.dump(self._succession())
         for rank, node in enumerate(group):
+            self._send_text(node, succession)
             self._send(node, replace(round_, rank=rank))
+
+    def _succession(self) -> messages.Succession:
+        """Who decides what follows this round, and whose hub would serve then: nodes that stand by come last."""
+        group = self._membership.group
+        few = group[:: -(-len(group) // SUCCESSORS)] + self._membership.standing_by[: max(SUCCESSORS - len(group), 1)]
+        successors = [f"{node.index} {node.address}:{node.hub_port}" for node in few if node.hub_port]
+        return messages.Succession(known=self._membership.known, successors=successors)
 
     def _check_nodes(self, now: float) -> None:
         """Find silent nodes, stragglers and hangs."""
@@ -283,3 +400,7 @@ class Hub:
     def _send(self, node: Node, message: Message) -> None:
         if node in self._peers:
             self._peers[node].send(message)
+
+    def _send_text(self, node: Node, text: bytes) -> None:
+        if node in self._peers:
+            self._peers[node].send_text(text)

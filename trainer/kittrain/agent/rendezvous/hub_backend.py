@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
-from kittrain.agent.rendezvous.connection import connect
+from kittrain.agent.rendezvous.finding import Finder, LastRound
 from kittrain.agent.rendezvous.handshake import Key
-from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous, LastRound
+from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous
 from kittrain.agent.rendezvous.messages import Hello
+from kittrain.agent.rendezvous.own_hub import OwnHub
 from kittrain.agent.rendezvous.rank_store import RankStore
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import NodeEnv
@@ -30,28 +31,34 @@ class HubBackend:
         self._settings = settings
         self._started_at = started_at
         self._first = True
-        self._key = Key(secret, node.run_id)
-        self._last_round = LastRound()
+        self._own = OwnHub(node, settings, secret=secret)
+        self._last = LastRound()
+        self._finder = Finder(
+            (node.run.rendezvous_host, node.run.rendezvous_port),
+            Key(secret, node.run_id),
+            settings=settings,
+            last=self._last,
+            nodes=node.job.all_nodes,
+        )
         self._store = RankStore()
 
+    @property
+    def hosts(self) -> bool:
+        """Whether the hub that this node is, or was, connected to is its own: it ends with the agent."""
+        return self._last.hub_node == self._node.node_index
+
     def connect(self, *, deadline: float, waiting: Callable[[str], None] = lambda _: None) -> None:
-        """Connect to node 0; the arguments are those of ``kittrain.system.port.connect``.
+        """Connect to the hub; the arguments are those of :meth:`Finder.find`.
 
         Raises:
             RendezvousError: it could not be reached in time.
         """
-        node, settings = self._node, self._settings
         try:
-            self._connection = connect(
-                (node.run.rendezvous_host, node.run.rendezvous_port),
-                self._key,
-                settings=settings,
-                nodes=node.job.all_nodes,
-                deadline=deadline,
-                waiting=waiting,
-            )
+            found = self._finder.find(deadline=deadline, waiting=waiting)
         except TimeoutError as error:
             raise RendezvousTimeoutError(str(error)) from error
+        self._connection = found.connection
+        self._own.move("" if self.hosts else found.address)
 
     def handler(self, local_addr: str) -> HubRendezvous:
         """The rendezvous over this connection; other nodes reach this one at ``local_addr``."""
@@ -59,10 +66,11 @@ class HubBackend:
         rendezvous = HubRendezvous(
             self._connection,
             self._settings,
-            last_round=self._last_round,
+            last=self._last,
             run_id=node.run_id,
             address=local_addr,
             store=self._store,
+            own=self._own,
         )
         hello = Hello(node=node.node_index, started_at=self._started_at, first=self._first, pod=node.pod)
         rendezvous.send(hello)

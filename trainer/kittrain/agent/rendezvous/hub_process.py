@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from kitjob import typed
-from kittrain.agent.rendezvous.hub_config import HubConfig
+from kittrain.agent.rendezvous.hub_config import HubConfig, config_of
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import NodeEnv
 from kittrain.system import port
@@ -27,17 +27,7 @@ def hub_process(
         PortBusyError: another process uses the port.
     """
     with port.listen(node.run.rendezvous_host, node.run.rendezvous_port) as listener:
-        config = HubConfig(
-            listener_fd=listener.fileno(),
-            parent_pid=os.getpid(),
-            run_id=node.run_id,
-            secret=secret,
-            min_nodes=node.job.min_nodes,
-            max_nodes=node.job.max_nodes,
-            spares=node.job.spares,
-            settings=settings,
-            grace_seconds=node.grace_period,
-        )
+        config = config_of(node, settings, secret=secret, listener_fd=listener.fileno(), parent_pid=os.getpid())
         hub = subprocess.Popen(
             [sys.executable, "-P", "-m", "kittrain.agent.rendezvous"],
             pass_fds=[listener.fileno()],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from torch.distributed.elastic.rendezvous import (
@@ -16,26 +15,21 @@ from torch.distributed.elastic.rendezvous import (
 )
 
 from kittrain.agent.rendezvous import messages, rank_store
-from kittrain.agent.rendezvous.connection import Connection
+from kittrain.agent.rendezvous.connection import Connection, ConnectionSilent
 from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.finding import LastRound
 from kittrain.agent.rendezvous.interface import JobEnded, Rendezvous, RoundOver
 from kittrain.agent.rendezvous.messages import Message
+from kittrain.agent.rendezvous.own_hub import OwnHub
 from kittrain.agent.rendezvous.rank_store import RankStore
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.outcome.termination import FINISHED, Ending, as_fatal
 from kittrain.system.lines import ConnectionLost
 
 M = TypeVar("M", bound=Message)
 POLL_SECONDS: Final = 1.0  # between two calls of `waiting`
-
-
-@dataclass(kw_only=True)
-class LastRound:
-    """What a new hub cannot know: the last round that this node was in, and how many nodes it had."""
-
-    round: int = 0
-    size: int = 0
 
 
 class RoundStore:
@@ -87,10 +81,11 @@ class HubRendezvous(Rendezvous):
         connection: to the hub.
         settings: ``join_timeout`` limits the wait for a round, unless this node stands by; ``read_timeout`` the wait
             for a reply.
-        last_round: updated with each round.
+        last: updated with what the hub tells.
         run_id: id of the run.
         address: where the other nodes reach this one.
         store: of the ranks, used if this is the first node of a round.
+        own: this node's own hub.
     """
 
     def __init__(
@@ -98,14 +93,16 @@ class HubRendezvous(Rendezvous):
         connection: Connection,
         settings: RendezvousSettings,
         *,
-        last_round: LastRound,
+        last: LastRound,
         run_id: str,
         address: str,
         store: RankStore,
+        own: OwnHub,
     ) -> None:
         self._connection = connection
         self._settings = settings
-        self._last_round = last_round
+        self._last = last
+        self._own = own
         self._run_id = run_id
         self._address = address
         self._store = store
@@ -121,9 +118,16 @@ class HubRendezvous(Rendezvous):
             RendezvousTimeoutError: it was not formed within ``join_timeout``.
             RendezvousConnectionError: node 0 is gone.
         """
-        last = self._last_round
-        port = self._store.reserve(self._address)
-        self.send(messages.Join(address=self._address, port=port, round=last.round, size=last.size))
+        last = self._last
+        join = messages.Join(
+            address=self._address,
+            port=self._store.reserve(self._address),
+            hub_port=self._own.listen(self._address),
+            known=last.known,
+            place=last.place,
+            gone=sorted(last.gone),
+        )
+        self.send(join)
         message = self._wait_for_round()
         self._store.begin(first=message.rank == 0)
         self._round_ended = self._done = self.lost = self.stacks_requested = False
@@ -134,7 +138,7 @@ class HubRendezvous(Rendezvous):
         self.spares = ()
         self.resumes, self._resumed = (), False
         self._stands_by = False
-        last.round, last.size = message.number, message.size
+        last.place, last.astray = message.rank, False
         return RendezvousInfo(
             RoundStore(self.send, self.request),  # type: ignore[arg-type]  # what torch's agent uses of a store
             message.rank,
@@ -223,7 +227,10 @@ class HubRendezvous(Rendezvous):
             RoundOver: the round has ended.
         """
         self.send(request)
-        return self._wait_for(messages.Values, timeout=self._settings.read_timeout)
+        values = self._wait_for(messages.Values, timeout=self._settings.read_timeout)
+        if values.settled:
+            self._last.known = self._last.known[:1]
+        return values
 
     def send(self, message: Message) -> None:
         """Send a message to the hub.
@@ -235,8 +242,7 @@ class HubRendezvous(Rendezvous):
         try:
             self._connection.send(message)
         except ConnectionLost as error:
-            self.lost = True
-            raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
+            raise self._gone(error) from error
 
     def _keep_alive(self) -> None:
         if time.monotonic() > self._last_sent + self._settings.keep_alive_timeout:
@@ -264,8 +270,14 @@ class HubRendezvous(Rendezvous):
         try:
             return self._connection.receive(timeout)
         except ConnectionLost as error:
-            self.lost = True
-            raise RendezvousConnectionError(f"node 0 is gone: {error}") from error
+            raise self._gone(error) from error
+
+    def _gone(self, error: ConnectionLost) -> RendezvousConnectionError:
+        """The hub is: from now on, this node's own one may take its place."""
+        self.lost = True
+        self._last.closed = not isinstance(error, ConnectionSilent)
+        self._own.move("")
+        return RendezvousConnectionError(f"node {self._last.hub_node} is gone: {error}")
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -273,10 +285,6 @@ class HubRendezvous(Rendezvous):
                 self._round_ended = True
                 self.standstill = None
                 self.lost, self.reason, self.culprit = message.lost, message.reason, message.culprit
-            case messages.RequestLook():
-                self.look_requested = True
-            case messages.RequestStacks():
-                self.stacks_requested = True
             case messages.JobFailed(ending=ending):
                 self.lost = True
                 raise JobEnded(as_fatal(ending))
@@ -284,15 +292,39 @@ class HubRendezvous(Rendezvous):
                 raise JobEnded(FINISHED)
             case messages.Rejected(reason=reason):
                 raise RendezvousConnectionError(reason)
+            case messages.Succession(known=known, successors=successors):
+                self._take(known, successors)
+            case messages.Moved() | messages.NoQuorum():
+                self._look_elsewhere(message)
             case messages.StandBy():
                 self._stands_by = True
                 self.standing_by()
             case _:
                 self._learn(message)
 
+    def _look_elsewhere(self, message: messages.Moved | messages.NoQuorum) -> None:
+        """This hub does not go on, or not with this node."""
+        if isinstance(message, messages.Moved):
+            raise RendezvousConnectionError(f"another node serves, at {message.address}")
+        self._last.astray = True
+        raise RendezvousConnectionError(message.reason)
+
+    def _take(self, known: Sequence[Configuration], successors: Sequence[str]) -> None:
+        """Who decides what follows the round that begins, or goes on without this node."""
+        last = self._last
+        last.known, last.place = tuple(known), None
+        found = (one.partition(" ") for one in successors)
+        last.successors = [(int(index), address) for index, _, address in found]
+        last.gone.clear()
+        self._own.stand_by(self._address)
+
     def _learn(self, message: Message) -> None:
-        """Take what the hub tells the first node of a round."""
+        """Take what the hub asks, and what it tells the first node of a round."""
         match message:
+            case messages.RequestLook():
+                self.look_requested = True
+            case messages.RequestStacks():
+                self.stacks_requested = True
             case messages.StepTimings():
                 timings = {"busy": message.busy, "slow": message.slow}
                 self.step_timings = {
@@ -307,6 +339,11 @@ class HubRendezvous(Rendezvous):
             case messages.StandsStill(seconds=seconds, what=what):
                 since = self.standstill[0] if self.standstill else time.time() - seconds
                 self.standstill = (since, what) if what else None
+
+    @property
+    def hosts(self) -> bool:  # type: ignore[override]  # an attribute of the base class
+        """See the base class."""
+        return self._last.hub_node == self._own.node_index
 
     def get_backend(self) -> str:
         """See the base class."""

@@ -37,6 +37,7 @@ class Rendezvous(RendezvousHandler):
 
     Attributes:
         lost: whether the last round is known to have lost ranks, so that the others cannot agree on anything.
+        hosts: whether the others meet at this node, so that their rendezvous ends with it.
         reason: why it ended, as the hub reports it; may be empty.
         culprit: after a hang, the rank that blocked the others, and the steps that it had finished.
         stacks_requested: whether the hub has requested the status of this node's ranks.
@@ -55,6 +56,7 @@ class Rendezvous(RendezvousHandler):
     """
 
     lost: bool
+    hosts = False
     resumes: Sequence[Resume] = ()
     reason = ""
     culprit: tuple[int, int] | None = None

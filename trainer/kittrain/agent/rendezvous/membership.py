@@ -2,14 +2,19 @@
 
 One process forms each round, from the nodes that are ready. The round ends for all of its nodes as soon as one of them
 is lost, one reports that its ranks have stopped, or more nodes can make the job larger. Nodes that are ready next to a
-full round are spares: the next round takes them in place of those that are lost, at once.
+full round are spares: the next round takes them in place of those that are lost, at once. Who may decide that, if a
+hub or nodes are lost, says ``succession``.
 
 Why: decision 10; of spares decision 55.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from kittrain.agent.rendezvous import succession
+from kittrain.agent.rendezvous.succession import Configuration, Known, Verdict
 
 
 @dataclass(eq=False, kw_only=True)
@@ -22,11 +27,15 @@ class Node:
         pod: name of its pod.
         address: where its first rank can be reached; known once it is ready.
         port: free there.
+        hub_port: where its own hub listens; 0: unknown.
+        known: what it knows of the last round; empty: it was told of none. None: it has not joined yet.
         ready: whether it waits for the next round.
         active: whether it is in the current round.
-        place: its group rank in the latest round that it was in, as far as this hub formed it.
+        place: its group rank in the latest round that it was in.
+        last: number of that round.
         in_last_round: whether it was in the latest round, so that it will soon be ready for the next.
         done: whether its ranks have succeeded.
+        released: whether it was told to look for another hub.
         draining: whether it was asked to stop: ranks of other nodes may have stopped in agreement with its own.
     """
 
@@ -35,11 +44,15 @@ class Node:
     pod: str = ""
     address: str = ""
     port: int = 0
+    hub_port: int = 0
+    known: Known | None = None
     ready: bool = False
     active: bool = False
     place: int | None = None
+    last: int = 0
     in_last_round: bool = False
     done: bool = False
+    released: bool = False
     draining: bool = False
 
     @property
@@ -60,9 +73,12 @@ class Membership:
         max_nodes: of a round.
         spares: nodes beyond those of a round.
         last_call_timeout: seconds that fewer than the expected nodes wait for more.
+        first: whether the first round may be formed here; else only those that follow one.
     """
 
-    def __init__(self, *, min_nodes: int, max_nodes: int, last_call_timeout: float, spares: int = 0) -> None:
+    def __init__(
+        self, *, min_nodes: int, max_nodes: int, last_call_timeout: float, spares: int = 0, first: bool = True
+    ) -> None:
         self.min_nodes = min_nodes
         self.max_nodes = max_nodes
         self.all_nodes = max_nodes + spares
@@ -72,6 +88,11 @@ class Membership:
         self._size = 0  # nodes of the last round
         self._last_call_began: float | None = None
         self._finished = False  # whether the ranks of a whole round have succeeded; no round follows
+        self._first = first
+        self._known: Known = ()
+        self._ended: dict[int, int] = {}  # nodes that have no vote, and the last round's number at that time
+        self._claimed: set[int] = set()
+        self._heard: set[Node] = set()  # nodes of the round that are known to have been told of it
         self._replaced: set[tuple[int, float]] = set()  # agents whose places others have taken, while connected
         self.round = 0
         self.group: list[Node] = []  # nodes of the current round by rank; empty between two rounds
@@ -103,23 +124,91 @@ class Membership:
         """A node has connected."""
         self._nodes[node.index] = node
 
-    def join(self, node: Node, *, round: int, size: int) -> list[Node]:  # noqa: A002  its name everywhere
+    def join(
+        self, node: Node, *, known: Sequence[Configuration] = (), place: int | None = None, gone: Iterable[int] = ()
+    ) -> list[Node]:
         """A node is ready for a round.
 
         Args:
             node: which one.
-            round: number of the last round that it was in; 0 for none.
-            size: how many nodes that round had.
+            known: what it knows of the last round; empty if it was told of none.
+            place: its group rank there; None if it was not in it.
+            gone: nodes that it has found to have ended.
 
         Returns:
             The nodes whose round this ends.
         """
-        if round > self.round:  # the hub is new, so its own node was not in that round
-            self.round, self._expected = round, size - 1
+        node.known = tuple(known)
+        if known and known[0].number > self.round:  # formed by another hub, whose node is not expected
+            self.round, self._size = known[0].number, len(known[0].nodes)
+            self._expected = self._size - 1
+            for other in self._nodes.values():
+                other.in_last_round, other.place = False, None
+        if known and known[0].number == self.round:
+            self._known = succession.newest(self._known, known)
+            node.in_last_round = node.in_last_round or place is not None
+            node.place = place if node.place is None else node.place
+        node.last = max(node.last, known[0].number if known else 0)
+        self.depart(*gone, at=node.last)
         ended = self.end_round(node)
         node.ready, node.done = True, False
-        node.in_last_round = node.in_last_round or round == self.round > 0
         return ended
+
+    def depart(self, *indices: int, at: int) -> None:
+        """Nodes are known to have ended, so they have no vote; ``at`` is the number of the last round before."""
+        for index in indices:
+            self._ended[index] = max(at, self._ended.get(index, 0))
+        if self._known:
+            living = [index for index in self._known[0].nodes if self._ended.get(index, -1) < self.round]
+            self._expected = min(self._expected, len(living))
+
+    def heard(self, node: Node) -> None:
+        """A node of the round has shown that it was told of it; once all have, the rounds before it decide nothing."""
+        self._heard.add(node)
+        if not self.settled and self._heard.issuperset(self.group):
+            self._known = self._known[:1]
+
+    @property
+    def settled(self) -> bool:
+        """Whether all nodes of the last round are known to have been told of it."""
+        return len(self._known) == 1 and self._heard.issuperset(self.group)
+
+    @property
+    def known(self) -> Known:
+        """What is known of the last round."""
+        return self._known
+
+    @property
+    def ready(self) -> list[Node]:
+        """The nodes that wait for a round."""
+        return [node for node in self._nodes.values() if node.ready]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the nodes that are ready may decide what follows."""
+        ready = self.ready
+        if not self._known:
+            granted = self._first and not any(node.known for node in ready)
+            return Verdict(granted=granted, reason="" if granted else "no node here was in a round")
+        if len(ready) == self.all_nodes:  # nobody else is left who could decide
+            return Verdict(granted=True)
+        here = {node.index for node in ready if node.known}
+        return succession.verdict(self._known, here=here, ended=self._ended, claimed=self._claimed)
+
+    @property
+    def leads(self) -> bool:
+        """Whether those that are connected, ready or not, decide what follows the last round."""
+        here = {node.index for node in self._nodes.values() if node.last}
+        one = succession.verdict(self._known, here=here, ended=self._ended, claimed=self._claimed)
+        return bool(self._known) and one.granted
+
+    def follow(self) -> None:
+        """There was a round elsewhere: the first one is not formed here."""
+        self._first = False
+
+    def claim(self, *numbers: int) -> None:
+        """This hub alone may continue these rounds with half of their nodes."""
+        self._claimed.update(numbers)
 
     def remove(self, node: Node) -> list[Node]:
         """A node is lost; returns the nodes whose round this ends."""
@@ -172,10 +261,14 @@ class Membership:
         ready = self._ready()
         if len(ready) < self.min_nodes or self._is_stopping() or self._better_may_come(ready, now):
             return False
-        self.round += 1
+        if not self.verdict.granted:
+            return False
         self.group = self._placed(ready)
+        self.round += 1
+        self._known = (succession.configuration(self.round, [node.index for node in self.group]), *self._known)
+        self._heard.clear()
         for place, node in enumerate(self.group):
-            node.active, node.place = True, place
+            node.active, node.place, node.last = True, place, self.round
         self._size = self._expected = len(self.group)
         self._last_call_began = None
         for node in self._nodes.values():
@@ -202,7 +295,10 @@ class Membership:
         Nodes of the last round come first: they have its state in their memory, and a spare stays one.
         """
         chosen = sorted(ready, key=lambda node: (not node.in_last_round, node.index))[: self.max_nodes]
-        kept = {node.place: node for node in chosen if node.place is not None and node.in_last_round}
+        kept: dict[int, Node] = {}
+        for node in chosen:
+            if node.in_last_round and node.place is not None and node.place < len(chosen):
+                kept.setdefault(node.place, node)
         if len(chosen) != self._size or not kept:
             return sorted(chosen, key=lambda node: node.index)
         others = iter(sorted((node for node in chosen if node not in kept.values()), key=lambda node: node.index))

@@ -14,6 +14,7 @@ from kitjob import typed
 from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.resumes import Resume
+from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.outcome.termination import Ending
 
 Count = Annotated[int, lambda number: number >= 0]
@@ -41,12 +42,17 @@ class Hello(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Join(Message):
-    """Ready for a round: where its first rank's store would listen, and the last round that it was in."""
+    """Ready for a round: where its first rank's store and its own hub would listen, and what it knows of the last one.
+
+    ``place`` is its group rank in that, ``gone`` nodes that have ended since.
+    """
 
     address: str
     port: Port
-    round: Count
-    size: Count
+    hub_port: Count = 0
+    known: Sequence[Configuration] = ()
+    place: Count | None = None
+    gone: Sequence[Count] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +133,14 @@ class KeepAlive(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Serves(Message):
+    """From another hub, as its first message: it serves the nodes that decide after this round, at this address."""
+
+    address: str
+    round: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fail(Message):
     """The node fails permanently, and the job with it."""
 
@@ -148,6 +162,31 @@ class Round(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Succession(Message):
+    """Before a round, and to nodes that stand by: who decides what follows it, and where their hubs would listen.
+
+    ``successors`` are some nodes in the order in which their hubs take over, as ``index address:port``.
+    """
+
+    known: Sequence[Configuration]
+    successors: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moved(Message):
+    """Another hub serves, at ``address:port``."""
+
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoQuorum(Message):
+    """The nodes that are here may not form a round: try elsewhere."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RoundEnded(Message):
     """The round has ended; after a hang, with the rank that blocked the others and the steps that it had finished."""
 
@@ -158,10 +197,14 @@ class RoundEnded(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class Values(Message):
-    """The values of the requested keys, in their order; ``time`` is the hub's clock, in Unix seconds."""
+    """The values of the requested keys, in their order; ``time`` is the hub's clock, in Unix seconds.
+
+    ``settled``: all nodes of the round have been told of it.
+    """
 
     values: Sequence[str]
     time: float = 0.0
+    settled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,13 +288,16 @@ FROM_NODES: Final[Table] = {
     kind.__name__: kind
     for kind in (
         *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, Look),
-        *(OwnAlone, OwnResume, KeepAlive, Fail),
+        *(OwnAlone, OwnResume, KeepAlive, Fail, Serves),
     )
 }
 FROM_HUB: Final[Table] = {
     kind.__name__: kind
     for kind in (
         Round,
+        Succession,
+        Moved,
+        NoQuorum,
         RoundEnded,
         Values,
         JobFinished,

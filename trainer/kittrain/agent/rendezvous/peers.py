@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kittrain.agent.rendezvous import handshake, messages
-from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Key, Proof, Session
+from kittrain.agent.rendezvous.handshake import AuthenticationError, Greeting, Introduction, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_NODES, Message, Rejected
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.system.lines import MAX_LINE, PING, enable_keepalive
@@ -37,6 +37,9 @@ class PeerListener(Protocol):
 
     def connection_lost(self, peer: Peer) -> None:
         """An authenticated peer is gone."""
+
+    def introduction(self) -> Introduction:
+        """Who this hub is, and whether it serves."""
 
 
 class PeerServer:
@@ -68,6 +71,11 @@ class PeerServer:
         self._by_address: defaultdict[str, dict[Peer, None]] = defaultdict(dict)
         self._warned: set[str] = set()
         self._authenticated: set[Peer] = set()
+
+    @property
+    def busy(self) -> bool:
+        """Whether anybody is connected."""
+        return bool(self._authenticated or self._unauthenticated)
 
     def add(self, peer: Peer) -> None:
         """A connection was made."""
@@ -161,8 +169,12 @@ class Peer(asyncio.Protocol):
 
     def send(self, message: Message) -> None:
         """Send a message, if the peer is authenticated."""
+        self.send_text(messages.dump(message))
+
+    def send_text(self, text: bytes) -> None:
+        """The same for a message that is a line already."""
         if self._session and self._authenticated and not self._transport.is_closing():
-            self._transport.write(self._session.sign(messages.dump(message)))
+            self._transport.write(self._session.sign(text))
 
     def reachable_at(self, port: int) -> None:
         """Its machine may be asked at this port whether it is there."""
@@ -198,14 +210,15 @@ class Peer(asyncio.Protocol):
         except AuthenticationError:
             self.abort()
         except MalformedError as error:
-            self.send(Rejected(reason=f"node 0 cannot decode a message of this node: {error}"))
+            self.send(Rejected(reason=f"the hub cannot decode a message of this node: {error}"))
             self.close()
 
     def _authenticate(self, line: bytes) -> None:
         if len(line) > MAX_HANDSHAKE_LINE:
             raise MalformedError("too long")
         if self._session is None:
-            answer, self._session = self._server.key.answer(typed.load(Greeting, line))
+            hub = self._server.listener.introduction()
+            answer, self._session = self._server.key.answer(typed.load(Greeting, line), hub)
             self._transport.write(handshake.line(answer))
         else:
             proof: Proof = typed.load(Proof, line)

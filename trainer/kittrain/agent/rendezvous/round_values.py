@@ -23,10 +23,12 @@ class RoundValues:
 
     Args:
         send: sends a message to a node.
+        settled: whether all nodes of the round have been told of it.
     """
 
-    def __init__(self, send: Callable[[Node, Message], None]) -> None:
+    def __init__(self, send: Callable[[Node, Message], None], settled: Callable[[], bool]) -> None:
         self._send = send
+        self._settled = settled
         self._values: dict[str, str] = {}
         self._waiting: defaultdict[str, list[_Request]] = defaultdict(list)
 
@@ -54,4 +56,5 @@ class RoundValues:
 
     def _reply(self, request: _Request) -> None:
         if not request.missing:
-            self._send(request.node, Values(values=[self._values[key] for key in request.keys], time=time.time()))
+            values = [self._values[key] for key in request.keys]
+            self._send(request.node, Values(values=values, time=time.time(), settled=self._settled()))

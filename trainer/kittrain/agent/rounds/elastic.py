@@ -304,7 +304,7 @@ class NodeAgent(ElasticAgent):
                 self._reporter.standstill = self._handler.standstill  # of the others, perhaps because of these
                 # A node that was killed at the very end finds the run finished and does not rejoin.
                 marked = self._marked()
-                if self._drain.requested and self._node.hosts_rendezvous and not marked:
+                if self._drain.requested and self._handler.hosts and not marked:
                     raise DrainRequested
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
                 if self._drain.requested or time.monotonic() > began + timeout:

@@ -77,6 +77,7 @@ class Supervisor:
         self._joined = False
         self._announced = False
         self._waiting_for = ""  # the last logged reason for waiting for node 0
+        self._lost_for = ""  # the last logged reason for having no rendezvous
         self._budget = Budget(max_restarts=node.job.policy.max_restarts, snapshot_dir=node.snapshot_dir)
         self._logs = RankLogs(scratch)
         progress = scratch / "progress.json"
@@ -115,11 +116,11 @@ class Supervisor:
         return None
 
     def _notify_others(self, backend: HubBackend, ending: Ending) -> None:
-        """Make the other nodes end for the same reason. Node 0, which hosts the rendezvous, waits until they know."""
+        """Make the other nodes end for the same reason. The node whose hub serves waits until they know."""
         with suppress(*LOST):  # node 0 is gone
             backend.connect(deadline=time.monotonic() + NOTIFY_TIMEOUT)
             rendezvous = backend.handler("")
-            rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if self._node.hosts_rendezvous else 0.0)
+            rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if backend.hosts else 0.0)
             rendezvous.leave()
 
     def _run_rounds(self, backend: HubBackend) -> Ending:
@@ -139,7 +140,9 @@ class Supervisor:
                     deadline = time.monotonic() + patience
                 if time.monotonic() > deadline:
                     return Ending(outcome="retryable", reason=f"no rendezvous within {patience} s: {error}")
-                self._log(f"rendezvous lost, rejoining ({first_line(error)})")
+                if self._joined or first_line(error) != self._lost_for:
+                    self._log(f"rendezvous lost, rejoining ({first_line(error)})")
+                self._lost_for = first_line(error)
                 self._reporter.round_ended(first_line(error), failed=True)
             with self._drain.interruptible():
                 time.sleep(REJOIN_INTERVAL)

@@ -1,0 +1,58 @@
+"""Node 0, where the nodes have met, is lost: the others meet at the next one, and it finds them when it is back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.nodes import SCRIPTS, Nodes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+STEPS = str(SCRIPTS / "steps.py")
+
+
+def test_the_others_go_on_without_node_0_which_joins_them_again(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, nodes="2:3", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1, 2)
+        for index in range(3):
+            nodes.until(index, "world of 3")
+        nodes.kill(0)
+        nodes.until(1, "world of 2")
+        nodes.until(2, "world of 2")
+        nodes.start(0)
+        nodes.until(0, "world of 3", times=2)
+        nodes.kill(2)
+        nodes.until(0, "world of 2")
+        nodes.start(2)  # it asks node 0, whose hub does not serve
+        nodes.until(2, "world of 3", times=3)
+        nodes.finish()
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+
+
+def test_one_hub_after_the_other_is_lost(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, nodes="1:3", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1, 2)
+        nodes.until(2, "world of 3")
+        nodes.kill(0)
+        nodes.until(2, "world of 2")
+        nodes.kill(1)
+        nodes.until(2, "world of 1")
+        nodes.start(0, 1)
+        nodes.until(2, "world of 3", times=2)
+        nodes.finish()
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+
+
+def test_a_spare_takes_the_ranks_of_node_0(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, nodes="2", KIT_SPARES="1", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1, 2)
+        nodes.until(2, "stands by")
+        nodes.until(1, "world of 2")
+        nodes.kill(0)
+        nodes.until(2, "[rank 0]: world of 2")
+        nodes.start(0)
+        nodes.until(0, "stands by")
+        nodes.finish()
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
