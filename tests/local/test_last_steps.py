@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+
+from kittrain.agent.rounds.elastic import FINISHED_EXIT_TIMEOUT
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -80,6 +83,34 @@ def test_a_node_lost_after_the_training_does_not_keep_the_others_waiting(kit: Ki
     reasons = [node["reason"] for node in kit.status("after")["nodes"]]
     assert any("what the script did after its training was cut short" in reason for reason in reasons), reasons
     kit.run("delete", "after", "-y")
+
+
+OWN_WORK = """
+import os, sys, time
+from pathlib import Path
+from kittrain.workloads import toy
+who = sys.argv.pop()
+toy.main(sys.argv[1:])
+print("trained", flush=True)
+while os.environ["RANK"] == who and not Path(sys.argv[0]).with_name("enough").exists():
+    time.sleep(0.02)
+print("all done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("who", ["0", "1"])
+def test_what_one_rank_does_after_the_training_is_waited_for(kit: Kit, who: str) -> None:
+    """Also by the node of the others' hub, and for longer than a node waits that others can do without."""
+    (kit.folder / "own.py").write_text(OWN_WORK)
+    kit.run("submit", "--name", "own", "--nodes", "2", "own.py", "2", "--samples", "512", "--batch_size", "16", who)
+    kit.until("own", lambda _: kit.read("logs", "own").count("trained") == 2)
+    kit.until("own", lambda _: kit.read("logs", "own").count("all done") == 1)
+    time.sleep(FINISHED_EXIT_TIMEOUT + 2)
+    (kit.folder / "enough").touch()
+    kit.run("wait", "own")
+    assert kit.read("logs", "own").count("all done") == 2
+    assert [node["reason"] for node in kit.status("own")["nodes"]] == ["all ranks succeeded"] * 2
+    kit.run("delete", "own", "-y")
 
 
 KILLS = """

@@ -46,6 +46,11 @@ class Ending:
 FINISHED: Final = Ending(outcome="done", reason="the run has finished already")
 
 
+def cut_short(why: str) -> Ending:
+    """The end of a node whose ranks were stopped in what the script does after its training, by a lost node."""
+    return replace(FINISHED, reason=f"{FINISHED.reason}; what the script did after its training was cut short: {why}")
+
+
 def as_fatal(ending: Ending) -> Ending:
     """How this node ends because of another node's permanent failure."""
     return replace(ending, outcome="fatal")

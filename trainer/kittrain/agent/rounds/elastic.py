@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -42,14 +41,14 @@ from kittrain.outcome.failures import (
     script_round,
 )
 from kittrain.outcome.marker import seen_finished
-from kittrain.outcome.termination import FINISHED, Ending
+from kittrain.outcome.termination import Ending, cut_short
 from kittrain.system import heartbeat
 from kittrain.system.child_processes import OrphanReaper
 from kittrain.system.console import log
 from kittrain.system.import_path import with_packages
 from kittrain.torch_private.elastic import ElasticAgent
 
-EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others
+EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others, if these can do without it
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
@@ -137,8 +136,7 @@ class NodeAgent(ElasticAgent):
         What the script still did after its training is then cut short, which the reason says.
         """
         if self.joined and time.monotonic() > began + FINISHED_JOIN_TIMEOUT and self._marked():
-            cut = f"what the script did after its training was cut short: {why or 'a node is lost'}"
-            raise JobEnded(replace(FINISHED, reason=f"{FINISHED.reason}; {cut}"))
+            raise JobEnded(cut_short(why or "a node is lost"))
 
     def _stand_by(self) -> None:
         """This node waits until it takes the place of one that is lost, however long that may be."""
@@ -292,7 +290,9 @@ class NodeAgent(ElasticAgent):
         self._logs.finish()
 
     def exit_barrier(self) -> None:
-        """Wait until the ranks of all nodes are done: node 0's store must outlive them.
+        """Wait until the ranks of all nodes are done: the store and the hub must outlive them, however long that takes.
+
+        What a script does after its training may take any time. Nodes that are lost meanwhile are not waited for.
 
         Raises:
             RoundOver: the ranks of another node have to continue, and these with them.
@@ -307,7 +307,8 @@ class NodeAgent(ElasticAgent):
                 if self._drain.requested and self._handler.hosts and not marked:
                     raise DrainRequested
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
-                if self._drain.requested or time.monotonic() > began + timeout:
+                over = time.monotonic() > began + timeout and not self._handler.hosts  # others' ranks would be stopped
+                if self._drain.requested or over:
                     return
             self._reporter.standstill = None
             self._reporter.observe(self._watch, training_alone=self._handler.training_alone)

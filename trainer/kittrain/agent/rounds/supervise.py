@@ -132,8 +132,8 @@ class Supervisor:
             except LOST as error:
                 if self._drain.requested:
                     raise DrainRequested from error
-                if seen_finished(self._node.snapshot_dir, self._node.run_id):
-                    return termination.FINISHED  # so node 0 has exited
+                if seen_finished(self._node.snapshot_dir, self._node.run_id):  # so node 0 has exited
+                    return termination.cut_short(first_line(error)) if self._joined else termination.FINISHED
                 if self._hub and self._hub.poll() is not None:
                     return Ending(outcome="retryable", reason="the rendezvous hub process has exited")
                 if self._joined:
