@@ -151,6 +151,14 @@ class Job:
         """All lines from the first, sorted by time, until it ends.
 
         Raises:
+            NotFound: as of ``follow_batches``.
+        """
+        return itertools.chain.from_iterable(self.follow_batches(selected))
+
+    def follow_batches(self, selected: log.Filter = log.ALL) -> Iterator[list[log.Line]]:
+        """The same, in lists of the lines that can be shown together; one may be empty.
+
+        Raises:
             NotFound: a rank or a node that is selected has never been one of the job's, and can become none.
         """
         from kitctl.state import members
@@ -158,9 +166,11 @@ class Job:
         if selected.ranks or selected.nodes:
             members.check(selected, self.target.job(self.namespace, self.name), lambda: self._logged(selected))
         batches = self.target.follow(self.namespace, self.name)
-        lines = log.reorder(batches, _steady_clock(-REORDER_SECONDS), _steady_clock())
+        sorted_batches = log.reorder(batches, _steady_clock(-REORDER_SECONDS), _steady_clock())
         self.target.retry_seconds = RETRY_SECONDS
-        return filter(selected.matches, lines)
+        if selected == log.ALL:
+            return sorted_batches
+        return (list(filter(selected.matches, batch)) for batch in sorted_batches)
 
     def _checked(self, lines: Iterator[log.Line], selected: log.Filter) -> Iterator[log.Line]:
         """The lines; then an error if one selects what the job does not have."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import heapq
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 from typing import Final
 
 _RANK = re.compile(r"\[rank (\d+)\]: ?")
@@ -76,7 +78,7 @@ def parse(raw: str, node: int) -> Line:
 
 def merge(streams: Iterable[Iterable[Line]]) -> Iterator[Line]:
     """Merge sorted streams; holds one line per stream in memory."""
-    return heapq.merge(*streams)
+    return heapq.merge(*streams, key=attrgetter("time", "node"))
 
 
 def tail(lines: Iterable[Line], count: int | None) -> Iterable[Line]:
@@ -84,7 +86,9 @@ def tail(lines: Iterable[Line], count: int | None) -> Iterable[Line]:
     return lines if count is None else deque(lines, maxlen=count)
 
 
-def reorder(batches: Iterable[list[Line]], watermark: Callable[[], str], now: Callable[[], str]) -> Iterator[Line]:
+def reorder(
+    batches: Iterable[list[Line]], watermark: Callable[[], str], now: Callable[[], str]
+) -> Iterator[list[Line]]:
     """Sort lines that arrive in batches: each is held until ``watermark`` has passed its time.
 
     Lines of different nodes arrive with different delays; a short wait sorts nearly all of them. A batch may be empty:
@@ -93,10 +97,10 @@ def reorder(batches: Iterable[list[Line]], watermark: Callable[[], str], now: Ca
     waiting: list[tuple[str, Line]] = []
     for batch in batches:
         arrived = now()
-        for line in batch:
-            heapq.heappush(waiting, (min(line.time, arrived), line))
-        limit = watermark()
-        while waiting and waiting[0][0] <= limit:
-            yield heapq.heappop(waiting)[1]
-    while waiting:
-        yield heapq.heappop(waiting)[1]
+        if batch:
+            waiting += [(min(line.time, arrived), line) for line in batch]
+            waiting.sort()  # runs of lines that are in order already, one of each node
+        count = bisect_right(waiting, watermark(), key=itemgetter(0))
+        yield [line for _, line in waiting[:count]]
+        del waiting[:count]
+    yield [line for _, line in waiting]

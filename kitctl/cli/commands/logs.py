@@ -6,7 +6,8 @@ import re
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -31,6 +32,7 @@ Examples:
   kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
 """
 
+BATCH: Final = 256  # lines of one write
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of ranks, by turns; not red, which errors have
 _INDEX = click.IntRange(min=0)
 
@@ -173,7 +175,12 @@ def follow_until_end(
             last = list(job.lines(selected, tail=tail))
             _print(fold(last), echo_line)
             selected = replace(selected, since=_after(last) or selected.since)
-        _print(fold(job.follow(selected)), echo_line)
+        batches = job.follow_batches(selected)
+        if _in_a_pipe(echo_line):
+            for batch in filter(None, batches):
+                click.echo("\n".join(line.text for line in batch))
+        else:
+            _print(fold(chain.from_iterable(batches)), echo_line)
     except KeyboardInterrupt:
         detach(job.name)
     ended = job.state()
@@ -187,11 +194,34 @@ def follow_until_end(
 
 def _print(lines: Iterable[Line], echo_line: Callable[[Line], None]) -> int:
     """Print lines as they come; returns their number."""
+    if _in_a_pipe(echo_line):
+        return _print_together(lines)
     printed = 0
     for line in lines:
         echo_line(line)
         printed += 1
     return printed
+
+
+def _print_together(lines: Iterable[Line]) -> int:
+    """The same, many in one write; those before an error, too."""
+    printed, batch = 0, list[str]()
+    try:
+        for line in lines:
+            batch.append(line.text)
+            if len(batch) == BATCH:
+                click.echo("\n".join(batch))
+                printed += len(batch)
+                batch.clear()
+    finally:
+        if batch:
+            click.echo("\n".join(batch))
+    return printed + len(batch)
+
+
+def _in_a_pipe(echo_line: Callable[[Line], None]) -> bool:
+    """Whether a program or a file gets the lines as they are: many in one write then, as each takes a while."""
+    return echo_line is _echo_text and not sys.stdout.isatty() and not shows_colours()
 
 
 def _after(lines: list[Line]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,10 @@ def test_merging_loses_no_line_and_sorts_by_time(streams: list[list[Line]]) -> N
         assert [line.text for line in merged if line.node == node] == [line.text for line in stream]
 
 
+def flat(batches: Iterable[list[Line]]) -> list[Line]:
+    return [line for batch in batches for line in batch]
+
+
 @given(STREAMS, st.lists(st.integers(1, 5), max_size=20))
 def test_reordering_returns_each_line_once(streams: list[list[Line]], sizes: list[int]) -> None:
     lines = [line for stream in streams for line in stream]
@@ -52,14 +57,14 @@ def test_reordering_returns_each_line_once(streams: list[list[Line]], sizes: lis
     for size in sizes:
         batches.append(rest[:size])
         rest = rest[size:]
-    settled = list(reorder([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z", lambda: "9999"))
+    settled = flat(reorder([*batches, rest], lambda: "2026-01-01T00:00:00.000500Z", lambda: "9999"))
     assert sorted(line.text for line in settled) == sorted(line.text for line in lines)
 
 
 def test_a_late_line_of_another_node_is_sorted_by_its_time() -> None:
     first, second = Line("2026-01-01T00:00:01Z", 0, "first"), Line("2026-01-01T00:00:02Z", 1, "second")
     horizons = iter(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"])
-    settled = reorder([[second], [first], []], lambda: next(horizons), lambda: "9999")
+    settled = flat(reorder([[second], [first], []], lambda: next(horizons), lambda: "9999"))
     assert [line.text for line in settled] == ["first", "second"]
 
 
@@ -93,5 +98,15 @@ def test_a_line_from_the_future_is_held_no_longer_than_others() -> None:
     ahead, later = Line(time="2026-01-02", node=0, text="ahead"), Line(time="2026-01-01T00:00:09", node=1, text="later")
     clock = iter(["2026-01-01T00:00:01", "2026-01-01T00:00:09", "2026-01-01T00:00:09"])
     limits = iter(["2025", "2026-01-01T00:00:07", "2026-01-01T00:00:10"])
-    settled = reorder([[ahead], [later], []], lambda: next(limits), lambda: next(clock))
+    settled = flat(reorder([[ahead], [later], []], lambda: next(limits), lambda: next(clock)))
     assert [line.text for line in settled] == ["ahead", "later"]
+
+
+def test_lines_that_are_due_together_come_together_in_the_order_of_time_and_node() -> None:
+    """Those of one time and node stay as they came."""
+    second = "2026-01-01T00:00:02Z"
+    arriving = [Line(second, 1, "c"), Line(second, 0, "b"), Line(second, 0, "a"), Line("2026-01-01T00:00:01Z", 1, "z")]
+    late = Line("2026-01-01T00:00:09Z", 0, "late")
+    limits = iter(["", "2026-01-01T00:00:02Z", "2026-01-01T00:00:03Z"])
+    batches = reorder([[late], arriving, []], lambda: next(limits), lambda: "9999")
+    assert [[line.text for line in batch] for batch in batches] == [[], ["z", "b", "a", "c"], [], ["late"]]

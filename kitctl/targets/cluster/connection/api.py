@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -177,7 +178,13 @@ class Api:
             self.transport.json("DELETE", key_of(found), path, body=body | grace)
 
     def lines(self, namespace: str, pod: str, container: str = names.CONTAINER, **query: str) -> Iterator[str]:
-        """The lines of a container's log as they arrive, each with its time.
+        """The lines of a container's log, each with its time; as ``arriving_lines``."""
+        return chain.from_iterable(self.arriving_lines(namespace, pod, container, **query))
+
+    def arriving_lines(
+        self, namespace: str, pod: str, container: str = names.CONTAINER, **query: str
+    ) -> Iterator[list[str]]:
+        """The lines of a container's log, each with its time, in lists as they arrive.
 
         One that is not followed is an error after ``READ_SECONDS`` without a byte; a longer line is cut in several.
         """
@@ -187,7 +194,7 @@ class Api:
             "Pod", path, query=query, read_seconds=None if "follow" in query else READ_SECONDS
         )
         try:
-            yield from split_lines(answer.stream())
+            yield from split_pieces(answer.stream())
         except urllib3.exceptions.HTTPError as error:
             raise self.transport.connection_error(error) from error
         finally:
@@ -287,12 +294,17 @@ def known_version(resource: Resource, served: Sequence[str]) -> str:
 
 def split_lines(pieces: Iterable[bytes]) -> Iterator[str]:
     """The lines of a stream of bytes, cut at ``LINE_BYTES``; the last one may lack a line break."""
+    return chain.from_iterable(split_pieces(pieces))
+
+
+def split_pieces(pieces: Iterable[bytes]) -> Iterator[list[str]]:
+    """The same, as lists of the lines that a piece ends."""
     rest = b""
     for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
-        yield from (line.decode(errors="replace") for line in whole)
         if len(rest) > LINE_BYTES:
-            yield rest.decode(errors="replace")
+            whole.append(rest)
             rest = b""
+        yield [line.decode(errors="replace") for line in whole]
     if rest:
-        yield rest.decode(errors="replace")
+        yield [rest.decode(errors="replace")]

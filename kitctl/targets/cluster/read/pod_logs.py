@@ -23,6 +23,7 @@ from kitctl.targets.cluster.read.agent_runs import ReadLog
 
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
+MOST_WAITING: Final = 256  # lists of lines that readers may be ahead by: then pods wait, and memory stays as it is
 TRIES: Final = 2  # to read a log whose connection breaks, without a further line
 
 
@@ -107,7 +108,7 @@ def follow(api: Api, source: Source) -> Iterator[list[Line]]:
 
     First come the lines of pods that were deleted before, last the unread lines of pods that were deleted meanwhile.
     """
-    arriving: queue.SimpleQueue[Line] = queue.SimpleQueue()
+    arriving: queue.Queue[list[Line]] = queue.Queue(MOST_WAITING)
     readers: dict[str, _Reader] = {}
     pods = source.pods()
     missing = source.missing(pods)
@@ -129,7 +130,7 @@ def follow(api: Api, source: Source) -> Iterator[list[Line]]:
 
 
 def _start_readers(
-    api: Api, pods: list[Object], readers: dict[str, _Reader], arriving: queue.SimpleQueue[Line]
+    api: Api, pods: list[Object], readers: dict[str, _Reader], arriving: queue.Queue[list[Line]]
 ) -> None:
     """Start a reader for each pod that has logs, by uid: a pod that replaces another one may have its name."""
     for pod in filter(job_facts.has_logs, pods):
@@ -141,7 +142,7 @@ def _start_readers(
 class _Reader(threading.Thread):
     """Follows one pod's log to its end."""
 
-    def __init__(self, api: Api, pod: Object, arriving: queue.SimpleQueue[Line]) -> None:
+    def __init__(self, api: Api, pod: Object, arriving: queue.Queue[list[Line]]) -> None:
         super().__init__(daemon=True)
         self._api = api
         self._namespace = pod["metadata"]["namespace"]
@@ -169,12 +170,12 @@ class _Reader(threading.Thread):
         """Read until the connection ends; returns whether the log has ended as well."""
         since = self._place.since()
         try:
-            for text in self._api.lines(self._namespace, self._pod, self._container, follow="true", **since):
-                line = parse(text, self._index)
+            for texts in self._api.arriving_lines(self._namespace, self._pod, self._container, follow="true", **since):
                 self.silent = False
-                if self._place.pass_by(line):
-                    self._last = line
-                    self._arriving.put(line)
+                lines = [line for text in texts if self._place.pass_by(line := parse(text, self._index))]
+                if lines:
+                    self._last = lines[-1]
+                    self._arriving.put(lines)
             pod = self._api.find("Pod", self._namespace, self._pod)
         except Unavailable:
             self.silent = True
@@ -186,11 +187,11 @@ class _Reader(threading.Thread):
         return not exists or self.whole
 
 
-def _receive(arriving: queue.SimpleQueue[Line]) -> list[Line]:
+def _receive(arriving: queue.Queue[list[Line]]) -> list[Line]:
     """The lines that have arrived, after waiting a moment for the first one."""
-    batch = []
+    batch: list[Line] = []
     with suppress(queue.Empty):
-        batch.append(arriving.get(timeout=BATCH_SECONDS))
-        while True:
-            batch.append(arriving.get_nowait())
+        batch += arriving.get(timeout=BATCH_SECONDS)
+        for _ in range(MOST_WAITING):  # then they are printed, however fast others come
+            batch += arriving.get_nowait()
     return batch
