@@ -20,7 +20,7 @@ class StepError(Exception):
     """A step failed; the message has the reason and the fix."""
 
 
-_log: TextIO = sys.stderr  # the running step's log
+_log: TextIO | None = None  # the running step's log; None: no step runs
 Result = TypeVar("Result")
 REQUESTS: Final = 4  # of one kind, until one is answered
 REQUEST_INTERVAL: Final = 3.0  # seconds between them
@@ -49,11 +49,12 @@ def step(name: str, work: Callable[[], Result]) -> Result:
 def _logged(path: Path) -> Iterator[None]:
     global _log  # noqa: PLW0603  one step runs at a time, and every command in it writes to its log
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", encoding="utf-8") as _log:
+    with path.open("w", encoding="utf-8") as file:
+        _log = file
         try:
             yield
         finally:
-            _log = sys.stderr
+            _log = None
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, given: str = "") -> None:
@@ -69,8 +70,8 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
             env=ENVIRON | (env or {}),
             input=given,
             text=True,
-            stdout=_log,
-            stderr=_log,
+            stdout=_log or sys.stderr,
+            stderr=_log or sys.stderr,
         )
         if done.returncode == 0:
             return
@@ -80,14 +81,20 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
 def read(*command: str | Path) -> str:
     """A command's output, stripped."""
     done = subprocess.run(
-        command, check=True, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=_log, text=True
+        command,
+        check=True,
+        env=ENVIRON,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=_log or sys.stderr,
+        text=True,
     )
     return done.stdout.strip()
 
 
 def works(*command: str | Path, seconds: float = 10) -> bool:
     """Whether a command can be run and succeeds within ``seconds``; its output goes into the step's log, if any."""
-    output = subprocess.DEVNULL if _log is sys.stderr else _log
+    output = _log or subprocess.DEVNULL
     try:
         done = subprocess.run(
             command, check=False, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds

@@ -17,7 +17,7 @@ from kittrain.agent.rounds.drain import Drain
 from kittrain.agent.rounds.supervise import Supervisor
 from kittrain.job.env import node_env
 from kittrain.outcome import marker
-from kittrain.outcome.termination import FINISHED, Ending
+from kittrain.outcome.termination import FINISHED, Ending, cut_short
 from tests.trainer.nodes import free_port
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
@@ -113,12 +113,14 @@ def test_the_join_timeout_restarts_with_each_lost_rendezvous(tmp_path: Path) -> 
     assert ending == Ending(outcome="done", reason="all ranks succeeded")
 
 
-def test_a_node_that_loses_the_others_when_the_run_finishes_is_done(
+def test_a_node_that_loses_the_others_when_the_run_finishes_is_done_and_says_what_it_was_kept_from(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def finish() -> bool:
         marker.mark(tmp_path, "run", {})
         return False
 
-    assert ending_after_a_lost_hub(tmp_path, join_timeout=60, between=finish) == FINISHED
+    assert ending_after_a_lost_hub(tmp_path, join_timeout=60, between=finish) == cut_short(
+        "node 0 is gone: the connection was closed"
+    )
     assert "joining again" not in capfd.readouterr().out
