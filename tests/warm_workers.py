@@ -27,6 +27,7 @@ MESSAGE = 1 << 20  # bytes: far more than an environment
 FILES = 253  # that a message may bring, by unix(7)
 # For warm_python: the name of the socket, and the interpreter. Only forked workers have them.
 NAME, PYTHON = "WARM_WORKERS", "WARM_PYTHON"
+SPAWNED = "--multiprocessing-fork"
 INTERPRETER = f"{os.path.dirname(__file__)}/warm_python"  # noqa: PTH120
 
 
@@ -58,6 +59,8 @@ def fork_workers(config: pytest.Config, specs: list[execnet.XSpec]) -> None:
 def be_a_worker(name: str, interpreter: list[str]) -> None:
     """Wait for a worker that is forked with this process's pipes, or become one."""
     pid = 0
+    if SPAWNED in interpreter:  # its program is not the last argument, and it is to be a fresh interpreter
+        os.execv(sys.executable, [sys.executable, *interpreter])
     files = [int(file) for file in os.listdir("/proc/self/fd")]  # noqa: PTH208 - imports as little as it can
     files = [file for file in files if _is_open(file)]  # without that of the list itself
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as warm:

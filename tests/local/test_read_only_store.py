@@ -27,7 +27,7 @@ def test_from_the_start_the_job_ends_at_once_with_its_cause_and_a_fix(kit: Kit) 
         told = kit.run("submit", "--name", "sealed", "--nodes", "2", "--wait", *TOY, exit_code=100)
         assert "Read-only file system" in told
         assert "which no restart can fix" in told
-        assert "fix: make the snapshots' volume writable" in told
+        assert "fix: make that folder writable for you" in told
         assert kit.status("sealed")["restarts"] == 0
         kit.run("delete", "sealed", "-y")
 
@@ -61,7 +61,7 @@ def test_at_the_finish_the_job_fails_with_its_cause_and_a_fix(kit: Kit) -> None:
         _seal(kit, folder)
         told = kit.run("wait", "midway", exit_code=100)
         assert "Read-only file system" in told
-        assert "fix: make the snapshots' volume writable" in told
+        assert "fix: make that folder writable for you" in told
         state = kit.status("midway")
         assert state["phase"] == "Failed"
         assert state["restarts"] <= 1, "the next start finds the folder read-only, and ends at once"

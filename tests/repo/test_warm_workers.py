@@ -32,10 +32,11 @@ def test_a():
 
 def test_b():
     noted("b")
-    child = multiprocessing.get_context("spawn").Process(target=print)
+    child = multiprocessing.get_context("spawn").Process(target=pathlib.Path.touch, args=(HERE / "child",))
     child.start()
     child.join()
     assert child.exitcode == 0
+    assert (HERE / "child").exists()
 """
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")

@@ -116,12 +116,19 @@ class Supervisor:
         return None
 
     def _notify_others(self, backend: HubBackend, ending: Ending) -> None:
-        """Make the other nodes end for the same reason. The node whose hub serves waits until they know."""
-        with suppress(*LOST):  # node 0 is gone
-            backend.connect(deadline=time.monotonic() + NOTIFY_TIMEOUT)
-            rendezvous = backend.handler("")
-            rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if backend.hosts else 0.0)
-            rendezvous.leave()
+        """Make the other nodes end for the same reason. The node whose hub serves waits until they know.
+
+        A connection may be lost at once, as the hub has yet to notice that this node's last one is closed.
+        """
+        deadline = time.monotonic() + NOTIFY_TIMEOUT
+        while time.monotonic() < deadline:
+            with suppress(*LOST):
+                backend.connect(deadline=deadline)
+                rendezvous = backend.handler("")
+                rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if backend.hosts else 0.0)
+                rendezvous.leave()
+                return
+            time.sleep(REJOIN_INTERVAL)
 
     def _run_rounds(self, backend: HubBackend) -> Ending:
         patience = self._settings.join_timeout
