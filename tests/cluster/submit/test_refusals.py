@@ -95,7 +95,7 @@ def test_a_quota_that_is_too_small_for_the_pods(namespace: str) -> None:
     assert "its pods wait until there is room for them: Pod: " in output
     until_status("run", namespace, lambda state: "exceeded quota: small" in state["reason"])
     output = kitctl("wait", "run", "-n", namespace, "--timeout", "1s", exit_code=124)
-    assert "exceeded quota: small" in output
+    assert "the namespace's quota small is used up" in output
 
 
 def test_a_quota_that_is_too_small_for_the_job_itself(namespace: str) -> None:
