@@ -40,6 +40,11 @@ def echo_log(line: str, *, err: bool = False) -> None:
     click.echo(printable.log(line) if terminal else line, err=err)
 
 
+def echo_logs(lines: Iterable[str]) -> None:
+    """Print lines of ranks' logs as they are, in one write: into a pipe or a file."""
+    click.echo("\n".join(lines))
+
+
 def echo_plot(picture: Picture) -> None:
     """Draw curves as wide as the terminal, with colours if it has them."""
     import shutil

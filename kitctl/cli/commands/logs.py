@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kitctl.cli.command import Command, option, output_option
-from kitctl.cli.common import echo_json, echo_log, info, seconds, shows_colours
+from kitctl.cli.common import echo_json, echo_log, echo_logs, info, seconds, shows_colours
 from kitctl.cli.target_options import member_option, named_job
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def follow_until_end(
         batches = job.follow_batches(selected)
         if _in_a_pipe(echo_line):
             for batch in filter(None, batches):
-                click.echo("\n".join(line.text for line in batch))
+                echo_logs(line.text for line in batch)
         else:
             _print(fold(chain.from_iterable(batches)), echo_line)
     except KeyboardInterrupt:
@@ -210,12 +210,12 @@ def _print_together(lines: Iterable[Line]) -> int:
         for line in lines:
             batch.append(line.text)
             if len(batch) == BATCH:
-                click.echo("\n".join(batch))
+                echo_logs(batch)
                 printed += len(batch)
                 batch.clear()
     finally:
         if batch:
-            click.echo("\n".join(batch))
+            echo_logs(batch)
     return printed + len(batch)
 
 
