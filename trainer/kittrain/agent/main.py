@@ -167,12 +167,13 @@ def _run(
             node = with_run_uid(node, os.environ, partial(log, node.node_index))
         enter_workdir(node, partial(log, node.node_index))
         share_outputs(node, partial(log, node.node_index))
-        if ending := _check(node, command) or _hold(node, drain):
+        watch = _interruption_watch(node, drain)
+        if ending := _check(node, command) or _hold(node, drain, watch):
             return ending
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))
         history.state("start")
-        return _supervise(node, command, drain, log_copy, supervision, history, metrics)
+        return _supervise(node, command, drain, log_copy, supervision, history, metrics, watch)
     except DrainRequested:
         return Ending(outcome="drained", reason=drain.reason)
     except (EnvError, CodeError, OutputsError, RequirementsError, TorchError) as error:
@@ -184,7 +185,7 @@ def _run(
         return Ending(outcome="retryable", reason=f"the agent failed: {type(error).__name__}: {error}")
 
 
-def _hold(node: NodeEnv, drain: Drain) -> Ending | None:
+def _hold(node: NodeEnv, drain: Drain, watch: InterruptionWatch | None) -> Ending | None:
     """Do not begin on a machine that is about to be taken away; None: it is not, or nobody asked to look.
 
     The node waits before it ends: until the scheduler knows, its replacement would be started there at once.
@@ -192,7 +193,7 @@ def _hold(node: NodeEnv, drain: Drain) -> Ending | None:
     Raises:
         DrainRequested: a drain was requested meanwhile.
     """
-    if (watch := _interruption_watch(node, drain)) is None or not (reason := watch.now()):
+    if watch is None or not (reason := watch.now()):
         return None
     log(node.node_index, f"{reason}: not starting here")
     with drain.interruptible():
@@ -213,6 +214,7 @@ def _supervise(
     supervision: Supervision | None,
     history: History,
     metrics: NodeMetrics | None,
+    watch: InterruptionWatch | None,
 ) -> Ending:
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf, lost_after=seconds(node.job.policy.lost_after))
@@ -234,7 +236,7 @@ def _supervise(
         history.open(node)  # this, too
         if metrics:
             _offer(node, metrics, history)  # and this
-        if watch := _interruption_watch(node, drain):
+        if watch:
             watch.start()  # and this
         instance = supervisor(
             node,

@@ -199,3 +199,15 @@ def test_a_node_does_not_begin_on_a_machine_that_is_to_go(tmp_path: Path, cloud:
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 75
         assert "world of" not in nodes.output(0)
+
+
+@pytest.mark.slow
+def test_a_service_that_does_not_answer_is_one_warning(tmp_path: Path) -> None:
+    """It is asked before the node begins, and again while it trains."""
+    with Nodes(tmp_path, str(SCRIPTS / "steps.py")) as nodes:
+        nodes.start(0, **spec(nodes, policy__interruption_notice="http://127.0.0.1:1/notice"))
+        nodes.until(0, "world of 1")
+        time.sleep(2 * interruption.TIMEOUT)
+        nodes.finish()
+        assert nodes.wait(0) == 0
+        assert nodes.output(0).count("policy.interruptionNotice has no answer") == 1

@@ -15,6 +15,7 @@ Why: decision 58.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -125,7 +126,6 @@ class InterruptionWatch:
         self._drain = drain
         self._log = log
         self._silent = False
-        self._ended = threading.Event()
 
     def now(self) -> str:
         """Why this machine is no place to begin on; empty: it is one, as far as is known."""
@@ -142,7 +142,7 @@ class InterruptionWatch:
                 self._log(f"{reason}: draining")
                 self._drain.request(reason)
                 return
-            self._ended.wait(INTERVAL)
+            time.sleep(INTERVAL)
 
     def _ask(self) -> str:
         try:
