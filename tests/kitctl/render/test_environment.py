@@ -29,6 +29,7 @@ from kitjob.sections import Nccl, Policy, Security, Snapshots
 from kitjob.variables import KIT_SPEC
 from kittrain.job import env
 from kittrain.job.env import NodeEnv, RankEnv
+from tests.kitctl.job_settings import SENT_SNAPSHOTS
 from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import env_in
 
@@ -42,16 +43,7 @@ SPEC = JobSpec(
     from_scratch=True,
     virtual_ranks=16,
     nccl=Nccl(interface="eth1"),
-    snapshots=Snapshots(
-        every_steps=7,
-        every="10m",
-        keep=2,
-        keep_every=100,
-        keep_best="max:accuracy",
-        memory_every_steps=3,
-        copy=False,
-        model_file=False,
-    ),
+    snapshots=SENT_SNAPSHOTS,
     policy=Policy(max_restarts=5, grace_period="90s"),
 )
 # Values of the downward API on a cluster.

@@ -16,6 +16,7 @@ from kitjob import document
 from kitjob.sections import Policy, Rendezvous, Snapshots
 from kittrain.agent.setup.secret import run_secret
 from kittrain.job import env
+from tests.kitctl.job_settings import SENT_SNAPSHOTS
 
 SPEC = JobSpec(
     name="job",
@@ -26,16 +27,7 @@ SPEC = JobSpec(
     resume=True,
     from_scratch=True,
     virtual_ranks=16,
-    snapshots=Snapshots(
-        every_steps=7,
-        every="10m",
-        keep=2,
-        keep_every=100,
-        keep_best="max:accuracy",
-        memory_every_steps=3,
-        copy=False,
-        model_file=False,
-    ),
+    snapshots=SENT_SNAPSHOTS,
     policy=Policy(max_restarts=5, grace_period="90s", hang_timeout="2m", lost_after="6s"),
     rendezvous=Rendezvous(join_timeout="20m", last_call="4s"),
 )
