@@ -20,6 +20,7 @@ from kittrain.outcome.causes import Cause, Kind, cause_of
 PRECEDENCE: Final[tuple[Kind, ...]] = ("own", "left", "hang", "drained", "storage", "peer", "stopped")
 BRIEF: Final = 100  # characters of an error within a sentence; the whole error is reported separately
 SIGTERM_EXIT: Final = -15
+SIGKILL_EXIT: Final = -9
 LONG_PATH: Final = re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){2,}((?:/[^/\s:'\"]+){2})")  # all but its last two parts
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
 SNAPSHOT: Final = re.compile(

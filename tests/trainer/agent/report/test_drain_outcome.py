@@ -6,6 +6,9 @@ import pytest
 
 from kitjob.report import Progress
 from kittrain.agent.report.drain_outcome import Codes, DrainOutcome, drained_reason
+from kittrain.outcome.failures import KILLED, Failure
+
+LOST_PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.2]:1"
 
 
 def drain_outcome(before: Codes) -> DrainOutcome:
@@ -68,13 +71,43 @@ def test_the_timeout_starts_with_the_first_call_and_is_reset_by_a_new_round() ->
     assert not rules.timed_out(200.0)
 
 
+REACHED = Progress(step=304, snapshot_step=171)
+
+
+def reason(code: int, error: str = "", *, late: bool = True, progress: Progress = REACHED) -> str:
+    failure = Failure(rank=3, exit_code=code, error=error, time=0)
+    return drained_reason(progress, why="drained by hand", grace=3, late=late, failure=failure)
+
+
 def test_ranks_that_were_killed_in_a_drain_are_told_with_what_is_lost() -> None:
-    progress = Progress(step=304, snapshot_step=171)
-    assert drained_reason(progress, why="received a stop signal", grace=3, killed=False) == "received a stop signal"
-    told = drained_reason(progress, why="received a stop signal", grace=3, killed=True)
+    told = reason(-9, KILLED)
+    assert "killed before they had saved" in told
     assert "at least steps 172 to 304 are lost" in told
     assert "policy.gracePeriod of more than 3s" in told
-    elsewhere = drained_reason(Progress(), why="", grace=3, killed=True)
+    elsewhere = reason(-9, KILLED, progress=Progress())
     assert "killed" in elsewhere
     assert "lost" not in elsewhere, "only the node with rank 0 knows"
-    assert "lost" not in drained_reason(Progress(step=5, steps_per_second=2.0), why="", grace=3, killed=True)
+    assert "lost" not in reason(-9, KILLED, progress=Progress(step=5, steps_per_second=2.0))
+
+
+def test_ranks_whose_peers_were_killed_first_are_told_as_killed() -> None:
+    assert reason(1, LOST_PEER) == reason(-9, KILLED)
+
+
+@pytest.mark.parametrize(("code", "late"), [(1, False), (1, True), (-9, False)])
+def test_ranks_that_fail_to_save_are_told_with_their_error(code: int, *, late: bool) -> None:
+    told = reason(code, "OSError: disk is full", late=late)
+    assert "rank 3 failed while it stopped (OSError: disk is full)" in told
+    assert "at least steps 172 to 304 are lost" in told
+
+
+def test_a_peer_that_had_stopped_in_time_is_no_failure() -> None:
+    assert reason(1, LOST_PEER, late=False) == "drained by hand"
+
+
+@pytest.mark.parametrize("code", [75, -15, 143])
+def test_ranks_that_saved_or_only_obeyed_the_signal_say_no_more_than_why(code: int) -> None:
+    assert reason(code) == "drained by hand"
+    assert (
+        drained_reason(Progress(step=9), why="drained by hand", grace=3, late=True, failure=None) == "drained by hand"
+    )

@@ -14,24 +14,26 @@ GRACE = 25.0
 
 
 @pytest.mark.parametrize(
-    ("draining", "codes", "lost", "seconds"),
+    ("drained_for", "codes", "lost", "seconds"),
     [
-        (False, [None, None], False, GRACE),  # the round ends by agreement: another node joins
-        (True, [None, None], True, GRACE),
-        (False, [None, WORKER_DRAINED], True, GRACE),
-        (False, [None, None], True, LOST_STOP_TIMEOUT),  # they may hang in a collective
-        (False, [1, None], True, LOST_STOP_TIMEOUT),
+        (None, [None, None], False, GRACE),  # the round ends by agreement: another node joins
+        (0.0, [None, None], True, GRACE),
+        (20.0, [None, None], True, 5.0),  # after which kubelet kills all
+        (30.0, [None, None], True, 0.0),
+        (None, [None, WORKER_DRAINED], True, GRACE),
+        (None, [None, None], True, LOST_STOP_TIMEOUT),  # they may hang in a collective
+        (None, [1, None], True, LOST_STOP_TIMEOUT),
     ],
 )
 def test_ranks_that_stop_by_agreement_have_the_grace_period_to_save(
-    *, draining: bool, codes: list[int | None], lost: bool, seconds: float
+    *, drained_for: float | None, codes: list[int | None], lost: bool, seconds: float
 ) -> None:
     given: list[float] = []
     agent: Any = NodeAgent.__new__(NodeAgent)
     agent._watch = SimpleNamespace(finish=lambda: None)
     agent._history = SimpleNamespace(ranks_end=lambda *_: None)
     agent._handler = SimpleNamespace(reason="", lost=lost)
-    agent._drain = SimpleNamespace(requested=draining)
+    agent._drain = SimpleNamespace(requested=drained_for is not None, age=lambda: drained_for or 0.0)
     agent._ranks = SimpleNamespace(exit_codes=lambda: codes, stop=given.append)
     agent._logs = SimpleNamespace(finish=lambda: None)
     agent._stop_timeout = GRACE

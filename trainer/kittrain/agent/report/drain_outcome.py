@@ -6,10 +6,13 @@ Why: decision 27.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kitjob.report import Progress
 from kittrain.job.env import WORKER_DRAINED
+from kittrain.outcome.failures import SIGKILL_EXIT, SIGTERM_EXIT, Failure
 
+STOPPED: Final = (SIGTERM_EXIT, 128 - SIGTERM_EXIT)  # scripts that do nothing at SIGTERM, or exit as shells do
 Codes = Sequence[int | None]  # exit codes by local rank; None while running
 
 
@@ -51,20 +54,24 @@ class DrainOutcome:
         return now > self._deadline
 
 
-def drained_reason(progress: Progress, *, why: str, grace: float, killed: bool) -> str:
-    """Why a drained node has ended, and what is lost if its ranks had to be killed.
+def drained_reason(progress: Progress, *, why: str, grace: float, late: bool, failure: Failure | None) -> str:
+    """Why a drained node has ended, and what is lost if its ranks did not save.
 
     Args:
         progress: as rank 0 has written it last; empty on nodes without it.
         why: it was drained.
         grace: the job's grace period, in seconds.
-        killed: whether ranks of this node were killed because the grace period was nearly over.
+        late: whether most of that period was over when the ranks ended.
+        failure: of this node's ranks, the one that explains the others; None: all of them ended with 0.
     """
-    if not killed:
+    if failure is None or failure.kind == "drained" or failure.exit_code in STOPPED:
         return why
     step, saved = progress.step or 0, progress.snapshot_step
     lost = f", and at least steps {saved + 1} to {step} are lost" if saved is not None and step > saved else ""
-    return (
-        f"{why}; its ranks were killed before they had saved and ended{lost}; "
-        f"fix: a policy.gracePeriod of more than {grace:.0f}s"
-    )
+    # Where another node's ranks were killed first, these fail because they lose their peers; it is the same cause.
+    if late and (failure.exit_code == SIGKILL_EXIT or failure.kind == "peer"):
+        fix = f"fix: a policy.gracePeriod of more than {grace:.0f}s"
+        return f"{why}; its ranks were killed before they had saved and ended{lost}; {fix}"
+    if failure.kind == "peer":  # one that had stopped
+        return why
+    return f"{why}; rank {failure.rank} failed while it stopped ({failure.brief}){lost}"

@@ -22,7 +22,7 @@ class Drain:
 
     Attributes:
         requested_at: by ``time.monotonic()``; None: it was not.
-        reason: of the request.
+        reason: of the request, and what was lost by it where that is known.
     """
 
     def __init__(self) -> None:
@@ -34,6 +34,10 @@ class Drain:
     def requested(self) -> bool:
         """Whether a drain was requested."""
         return self.requested_at is not None
+
+    def age(self) -> float:
+        """Seconds since it was requested; 0 if it was not."""
+        return 0.0 if self.requested_at is None else time.monotonic() - self.requested_at
 
     def install(self) -> None:
         """Install the handlers. Torch replaces them whenever it starts ranks, so this is called again."""

@@ -32,6 +32,7 @@ from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.read_ahead import ReadAhead
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
 from kittrain.outcome.failures import (
+    SIGKILL_EXIT,
     Budget,
     Failure,
     is_hopeless,
@@ -52,7 +53,6 @@ EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits fo
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
-SIGKILL_EXIT: Final = -9  # exit code of a rank that hangs
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
 
 
@@ -104,7 +104,6 @@ class NodeAgent(ElasticAgent):
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
-        self._killed = False  # ranks, at the end of a drain's time
 
     def rendezvous(self, worker_group: WorkerGroup) -> None:
         """See the base class. A drain ends it.
@@ -187,7 +186,6 @@ class NodeAgent(ElasticAgent):
             self._forward_drain()
         if self._drain_outcome.pending(codes, draining=self._drain.requested):
             if self._drain_outcome.timed_out(time.monotonic()):
-                self._killed = True
                 self._ranks.signal(signal.SIGKILL)
             return RunResult(state=WorkerState.HEALTHY)
         if self._handler.culprit is not None:
@@ -251,10 +249,14 @@ class NodeAgent(ElasticAgent):
             self._handler.end_round(lost=not agreed)
         self._ranks.stop(LOST_STOP_TIMEOUT)
         self._logs.finish()
+        self._resolve_failure(self._failures(worker_group), noticed=noticed)
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
-        explained = [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
-        self._resolve_failure(explained, noticed=noticed)
         return RunResult(state=WorkerState.FAILED, failures=failures)
+
+    def _failures(self, worker_group: WorkerGroup) -> list[Failure]:
+        """Of the ranks that have ended with another code than 0."""
+        failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
+        return [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
 
     def _hung(self, culprit: int, step: int) -> RunResult:
         """All nodes' ranks hang; the hub has named the culprit."""
@@ -279,6 +281,8 @@ class NodeAgent(ElasticAgent):
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self.shutdown()
+        if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
+            self._drain.reason = self._drained(self._failures(worker_group))
         self._reporter.recovery.mark("stop")
 
     def shutdown(self) -> None:
@@ -286,7 +290,7 @@ class NodeAgent(ElasticAgent):
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         agreed = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes() or not self._handler.lost
-        self._ranks.stop(self._stop_timeout if agreed else LOST_STOP_TIMEOUT)
+        self._ranks.stop(max(self._stop_timeout - self._drain.age(), 0.0) if agreed else LOST_STOP_TIMEOUT)
         self._logs.finish()
 
     def exit_barrier(self) -> None:
@@ -326,14 +330,21 @@ class NodeAgent(ElasticAgent):
         newest = newest_snapshot(self._node.snapshot_dir)
         return Progress(step=self._watch.steps, snapshot_step=newest[1] if newest else None)
 
+    def _drained(self, failures: list[Failure]) -> str:
+        """Why this node is drained, and what its ranks lost if they failed."""
+        return drained_reason(
+            self._reached(),
+            why=self._drain.reason,
+            grace=self._node.grace_period,
+            late=self._drain.age() > self._stop_timeout / 2,
+            failure=root_cause(failures) if failures else None,
+        )
+
     def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
         self.remaining_restarts = 0
         if self._drain.requested:
-            reason = drained_reason(
-                self._reached(), why=self._drain.reason, grace=self._node.grace_period, killed=self._killed
-            )
-            self.ending = Ending(outcome="drained", reason=reason, failure=None)
+            self.ending = Ending(outcome="drained", reason=self._drained(failures), failure=None)
             return
         cause = root_cause(failures)
         self._watch.finish()
