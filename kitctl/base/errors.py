@@ -113,11 +113,6 @@ class NotFound(KitError):
 class JobNotFound(NotFound):
     """No such job."""
 
-    def __init__(self, message: str, name: str, namespace: str = "", *, fix: str = "") -> None:
-        super().__init__(message, fix=fix)
-        self.name = name
-        self.namespace = namespace
-
 
 class JobCancelled(KitError):
     """The job was cancelled."""

@@ -1,4 +1,4 @@
-"""What was likely meant by a command, an option or a job's name that there is not: by meaning first, then by letters.
+"""What was likely meant by a command or an option that there is not: by meaning first, then by letters.
 
 The one place for the words of kubectl, docker, Slurm and shells: ``WORDS`` for commands, ``OPTIONS`` for options.
 """
@@ -7,17 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
-
-from kitctl.base.errors import JobNotFound, KitError
-
-if TYPE_CHECKING:
-    from kitctl.api.client import Client
+from typing import Final
 
 _ALIKE: Final = 0.7  # of 1: below, words look alike by chance
-_NAMES_ALIKE: Final = 0.6  # names of jobs are short, and a wrong one does no harm
 _NEVER_BY_CHANCE: Final = {"drill": 0.85}  # kill, krill, thrill
-_SHOWN: Final = 3
 
 # By what is to be done, the words for it that other tools have. A word that is a command of kitctl is never looked up.
 WORDS: Final[Mapping[str, str]] = {
@@ -144,25 +137,3 @@ def of_option(spelling: str, known: Collection[str]) -> list[str]:
     shown = {one.removeprefix("--"): one for one in known if one.startswith("--")}
     own = {alias: option for alias, option in aliases.items() if option in known} | shown
     return [own[one] for one in get_close_matches(name, own, 1, _ALIKE)]
-
-
-def of_job(name: str, known: Collection[str]) -> list[str]:
-    """The jobs that were likely meant: those whose names go on, or end before, the newest first; else those alike.
-
-    Args:
-        name: what was given.
-        known: the jobs, the oldest first.
-    """
-    parts = [one for one in reversed([*known]) if one.startswith(f"{name}-") or name.startswith(f"{one}-")]
-    return (parts or get_close_matches(name, [*dict.fromkeys(known)], _SHOWN, _NAMES_ALIKE))[:_SHOWN]
-
-
-def job_error(error: JobNotFound, client: Client) -> JobNotFound:
-    """The error for a job that there is not, with those that were likely meant."""
-    try:
-        known = [one.name for one in client.jobs(error.namespace or None)]
-    except KitError:  # the first error says enough
-        return error
-    near = of_job(error.name, known)
-    fix = f"did you mean {' or '.join(near)}? {error.fix}" if near else error.fix
-    return JobNotFound(error.message, error.name, error.namespace, fix=fix)

@@ -36,16 +36,8 @@ def named_job(function: F) -> F:
 
     @functools.wraps(function)
     def command(*, name: str, namespace: str | None, connect: Callable[[], Client], **rest: Any) -> Any:
-        from kitctl.base.errors import JobNotFound
-
         hints.about(name)
-        client = connect()
-        try:
-            return function(job=client.job(name, namespace), **rest)
-        except JobNotFound as error:
-            from kitctl.cli import near
-
-            raise near.job_error(error, client) from error
+        return function(job=connect().job(name, namespace), **rest)
 
     name = click.argument("name", shell_complete=_complete_jobs, callback=_job_name)
     decorated: F = _decorated(target_options(command), (name, namespace_option))
@@ -129,7 +121,7 @@ def _job_name(_context: click.Context, _argument: click.Parameter, given: str) -
     from kitjob.fields import is_name
 
     if not is_name(given):
-        raise JobNotFound(f"no job {given!r}: not a valid name", given, fix="kitctl list -A shows all jobs")
+        raise JobNotFound(f"no job {given!r}: not a valid name", fix="kitctl list -A shows all jobs")
     return given
 
 

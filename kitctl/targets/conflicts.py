@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from kitctl.base.errors import ConflictError, JobNotFound, TargetError, UsageError
+from collections.abc import Callable, Collection
+from difflib import get_close_matches
+from typing import Final
+
+from kitctl.base.errors import ConflictError, JobNotFound, KitError, TargetError, UsageError
 from kitctl.base.quantity import pluralize
+
+_ALIKE: Final = 0.6  # of 1: names of jobs are short, and a wrong one does no harm
+_SHOWN: Final = 3
 
 
 def already_exists(name: str, phase: str = "") -> ConflictError:
@@ -25,9 +32,34 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
 
 
-def no_snapshots(name: str, namespace: str, where: str, fix: str) -> JobNotFound:
+def no_job(name: str, where: str, known: Callable[[], Collection[str]]) -> JobNotFound:
+    """No job of that name exists; ``known`` lists the namespace's jobs, the oldest first."""
+    return JobNotFound(f"no job {name!r} {where}", fix=_meant(name, "kitctl list -A shows all jobs", known))
+
+
+def no_snapshots(name: str, where: str, fix: str, known: Callable[[], Collection[str]]) -> JobNotFound:
     """Neither a job of that name exists, nor snapshots of one."""
-    return JobNotFound(f"no job {name!r} {where}, and no snapshots of one", name, namespace, fix=fix)
+    return JobNotFound(f"no job {name!r} {where}, and no snapshots of one", fix=_meant(name, fix, known))
+
+
+def _meant(name: str, fix: str, known: Callable[[], Collection[str]]) -> str:
+    """The fix, after the names of the jobs that were likely meant."""
+    try:
+        near = alike(name, known())
+    except KitError:  # what this is about says enough
+        near = []
+    return f"did you mean {' or '.join(near)}? {fix}" if near else fix
+
+
+def alike(name: str, known: Collection[str]) -> list[str]:
+    """The jobs that were likely meant: those whose names go on, or end before, the newest first; else those alike.
+
+    Args:
+        name: what was given.
+        known: the jobs, the oldest first.
+    """
+    parts = [one for one in reversed([*known]) if one.startswith(f"{name}-") or name.startswith(f"{one}-")]
+    return (parts or get_close_matches(name, [*dict.fromkeys(known)], _SHOWN, _ALIKE))[:_SHOWN]
 
 
 def snapshots_disabled(name: str) -> ConflictError:

@@ -64,23 +64,17 @@ class DoctorCommand(JobCommand):
 @output_option("json")
 def command(job: JobRequest, connect: Callable[[], Client], output: str | None) -> None:
     """Check the prerequisites of a job, or diagnose a running one: each problem with its fix; nothing is changed."""
-    from kitctl.base.errors import JobNotFound, KitError
+    from kitctl.base.errors import KitError
     from kitctl.output import documents
     from kitctl.output.view import doctor as view
 
     seen: list[Finding] = []
-    client = announced(connect())
-    try:
-        findings = _recorded(_findings(job, client), seen)
-        if output == "json":
-            echo_json(documents.doctor(findings))
-        else:
-            for line in view.lines(findings):
-                echo(hints.addressed(line))
-    except JobNotFound as error:
-        from kitctl.cli import near
-
-        raise near.job_error(error, client) from error
+    findings = _recorded(_findings(job, announced(connect())), seen)
+    if output == "json":
+        echo_json(documents.doctor(findings))
+    else:
+        for line in view.lines(findings):
+            echo(hints.addressed(line))
     if problems := [finding.check for finding in seen if finding.verdict == "problem"]:
         raise KitError(f"{len(problems)} of {len(seen)} checks found a problem: {', '.join(problems)}")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from kitctl.base import names
-from kitctl.base.errors import ConflictError, JobNotFound, TargetError, UnsupportedError
+from kitctl.base.errors import ConflictError, TargetError, UnsupportedError
 from kitctl.code.workdir.summary import sent
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import Finding
@@ -26,7 +26,7 @@ from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks
 from kitctl.state.usage import NodeUsage
 from kitctl.targets import Session, SnapshotStore, Submission
-from kitctl.targets.conflicts import already_exists, check_scale, no_snapshots, snapshots_disabled
+from kitctl.targets.conflicts import already_exists, check_scale, no_job, no_snapshots, snapshots_disabled
 from kitctl.targets.local import (
     code_store,
     folder_facts,
@@ -125,6 +125,9 @@ class LocalTarget:
             except TargetError as error:
                 self._warn(f"warning: {error.message}; {error.fix}")
         return sorted(found, key=lambda job: job.created)
+
+    def _names(self, namespace: str) -> list[str]:
+        return [job.name for job in self.jobs(namespace)]
 
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job; starts a supervisor if the job needs one."""
@@ -260,9 +263,8 @@ class LocalTarget:
         claim = job.spec.snapshots.claim if job else store.claim
         snapshots = launch.stored_dir(self.state, store.namespace, store.name, claim)
         if not (job or snapshots.is_dir()):
-            raise no_snapshots(
-                store.name, store.namespace, "on this machine", f"see {self.state} for the snapshots of earlier jobs"
-            )
+            fix = f"see {self.state} for the snapshots of earlier jobs"
+            raise no_snapshots(store.name, "on this machine", fix, lambda: self._names(store.namespace))
         python, library = (job.python, job.library) if job else (sys.executable, "")
         return snapshot_tool.run(python, library, snapshots, args)
 
@@ -272,9 +274,8 @@ class LocalTarget:
     def _open(self, namespace: str, name: str) -> JobFolder:
         path = self._path(namespace, name)
         if not (path / "job.json").is_file():
-            fix = "kitctl list -A shows all jobs"
-            what = f"no job {name!r} in namespace {namespace!r} on this machine"
-            raise JobNotFound(what, name, namespace, fix=fix)
+            where = f"in namespace {namespace!r} on this machine"
+            raise no_job(name, where, lambda: self._names(namespace))
         return JobFolder(path)
 
     def _settle_outputs(self, folder: JobFolder, *, delete: bool, stored: Path | None) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from kitctl import Client, JobSpec
-from kitctl.base.errors import ConflictError, NotFound, UsageError
+from kitctl.base.errors import ConflictError, JobNotFound, NotFound, UsageError
+from tests.kitctl.localjobs import ended_job
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 
 
@@ -49,6 +50,20 @@ def test_a_cluster_job_is_in_the_contexts_namespace(tmp_path: Path, monkeypatch:
 def test_a_target_that_does_not_exist_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no target 'nowhere'"):
         Client(target="nowhere")
+
+
+def test_a_local_job_that_there_is_not_leads_to_one_that_there_is() -> None:
+    ended_job("run")
+    with pytest.raises(JobNotFound, match=r"did you mean run\?"):
+        Client(target="local").job("rnu").state()
+
+
+def test_a_job_that_the_cluster_has_not_leads_to_one_that_it_has(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        client = Client(kubeconfig=server.kubeconfig(tmp_path, token="token"), notify=lambda _: None)
+        client.submit(JobSpec(name="run"), checks=False)
+        with pytest.raises(JobNotFound, match=r"did you mean run\?"):
+            client.job("rnu").wait()
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

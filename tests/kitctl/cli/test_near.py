@@ -96,6 +96,7 @@ def test_an_unknown_option_leads_to_the_one_that_was_meant(
         (("status", "jbo"), "did you mean job?"),
         (("cancel", "job-kzls"), "did you mean job?"),
         (("doctor", "jbo"), "did you mean job?"),
+        (("plot", "jbo"), "did you mean job?"),
         (("status", "zebra"), "fix: kitctl list -A shows all jobs"),
     ],
 )
@@ -104,20 +105,6 @@ def test_an_unknown_job_leads_to_the_one_that_was_meant(
 ) -> None:
     ended_job("job")
     assert meant in said(*words, "--target", "local", capsys=capsys, code=102)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("digits", ["digits-b", "digits-a"]),
-        ("digits-a-1", ["digits-a"]),
-        ("tran", ["train"]),
-        ("zebra", []),
-        ("", []),
-    ],
-)
-def test_jobs_whose_names_go_on_come_first_the_newest_before_others(name: str, meant: list[str]) -> None:
-    assert near.of_job(name, ["digits-a", "digits-b", "train"]) == meant
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from kitctl.base import names
-from kitctl.base.errors import Forbidden, JobNotFound, UnsupportedError
+from kitctl.base.errors import Forbidden, UnsupportedError
 from kitctl.kinds import JobKind, all_kinds, of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.conflicts import no_job
 
 OURS: Final = f"{names.LABEL_NAME}={names.APP_NAME}"
 PODS: Final = f"{OURS},{names.LABEL_COMPONENT}=trainer"
@@ -23,8 +24,7 @@ def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
     kinds = sorted(all_kinds().values(), key=lambda kind: kind.key not in likely)
     job = lookup(api, namespace, name, *kinds)
     if job is None or not of_object(job).runs_kit(job):
-        fix = "kitctl list -A shows all jobs"
-        raise JobNotFound(f"no job {name!r} in namespace {namespace!r}", name, namespace, fix=fix)
+        raise no_job(name, f"in namespace {namespace!r}", lambda: job_names(api, namespace))
     return job
 
 
@@ -63,6 +63,16 @@ def jobs(api: Api, namespace: str | None) -> list[Object]:
     if refusals and not found:
         raise refusals[0]
     return found
+
+
+def job_names(api: Api, namespace: str) -> list[str]:
+    """The names of a namespace's jobs, the oldest first.
+
+    Raises:
+        Forbidden: as of ``jobs``.
+    """
+    by_age = sorted(jobs(api, namespace), key=lambda job: str(job["metadata"].get("creationTimestamp")))
+    return [str(job["metadata"]["name"]) for job in by_age]
 
 
 def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:

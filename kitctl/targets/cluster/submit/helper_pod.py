@@ -26,7 +26,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitctl.targets import SnapshotStore
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read import conditions, job_facts, lifecycle
+from kitctl.targets.cluster.read import conditions, finding, job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import create_once
 from kitctl.targets.cluster.submit import trainer_sending
 from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
@@ -95,9 +95,8 @@ def synthetic_job(api: Api, store: SnapshotStore) -> tuple[Object, Object | None
     claim = store.claim or own
     if api.find("PersistentVolumeClaim", store.namespace, claim) is None:
         where = f"in namespace {store.namespace!r}, and no claim {claim!r}"
-        raise no_snapshots(
-            store.name, store.namespace, where, "--claim names the claim of a deleted job, -n its namespace"
-        )
+        fix = "--claim names the claim of a deleted job, -n its namespace"
+        raise no_snapshots(store.name, where, fix, lambda: finding.job_names(api, store.namespace))
     spec = JobSpec(
         name=store.name,
         namespace=store.namespace,
