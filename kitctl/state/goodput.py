@@ -307,7 +307,9 @@ def _node(
             if own and tail > 0:
                 spans.append(_Span(log.last, log.last + tail, own[-1].kinds))
                 carried += tail
-            if following is not None or (attempt and attempt.ended):
+            if attempt and attempt.done and following is None:
+                gone = "ended"  # its last lines are missing, as of a tail that could not be written
+            elif following is not None or (attempt and attempt.ended):
                 cause = context.cause(stop, attempt.how if attempt else "") or "node lost"
                 gone = "recovery"
         else:

@@ -28,6 +28,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     ended: float | None = None
     how: str = ""  # it ended, if it was lost
+    done: bool = False  # it ended by itself, with exit code 0
 
 
 class JobHistory(msgspec.Struct, frozen=True, kw_only=True):

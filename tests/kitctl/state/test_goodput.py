@@ -164,6 +164,15 @@ def test_a_second_training_of_a_script_repeats_nothing() -> None:
     assert (found.repeated_steps, seconds(found)["repeated steps"]) == pytest.approx((1, 1.0))
 
 
+def test_a_node_that_is_done_recovers_from_nothing_though_its_last_lines_are_missing() -> None:
+    lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90)]
+    attempts = [Attempt(node=0, started=1.0, ended=98.0, done=True)]
+    spent = seconds(goodput.account(job(lines, attempts=attempts)))
+    assert ("recovery" in spent, spent["ended"]) == (False, 3.5)
+    killed = seconds(goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=98.0)])))
+    assert killed["recovery"] == 3.5
+
+
 def test_a_hang_is_idle_from_the_last_movement_on() -> None:
     lines = [
         *agent(at=0.0),

@@ -88,10 +88,7 @@ def main(arguments: list[str], supervision: Supervision | None = None) -> int:
         metrics = _metrics(node)
         history = History(node, partial(log, node.node_index), metrics)
         ending = _run(node, command, drain, log_copy, supervision, history, metrics)
-        history.state("exit")
-        history.event(
-            "drained" if ending.outcome == "drained" else "ended", outcome=ending.outcome, cause=ending.reason
-        )
+        history.end(ending.outcome, ending.reason)
         history.close()
         termination.write(node.termination_log, ending, node_index=node.node_index)
         log(node.node_index, ending.summary)

@@ -58,6 +58,7 @@ def _attempt(pod: Object) -> Attempt | None:
         scheduled=_condition(pod, "PodScheduled"),
         started=unix_seconds(started) if started else None,
         ended=unix_seconds(ended["finishedAt"]) if ended.get("finishedAt") else None,
+        done=ended.get("exitCode") == 0,
     )
 
 

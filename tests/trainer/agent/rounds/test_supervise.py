@@ -7,11 +7,16 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from kitjob import timeline
+from kitjob.report import Report
+from kitjob.timeline import Event
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.report.history import History
 from kittrain.agent.rounds import supervise
 from kittrain.agent.rounds.drain import Drain
 from kittrain.agent.rounds.supervise import Supervisor
@@ -63,6 +68,54 @@ def test_no_node_makes_room_for_a_scheduled_node_0(tmp_path: Path) -> None:
 def test_a_node_that_waits_for_a_finished_node_0_is_done(tmp_path: Path) -> None:
     threading.Timer(0.5, marker.mark, (tmp_path, "run", {})).start()
     assert ending_of(1, tmp_path, host="127.0.0.1", timeout=60) == FINISHED
+
+
+class LastTail:
+    """A destination that keeps the last tail of the history."""
+
+    interval: ClassVar[float] = 60.0
+
+    def __init__(self) -> None:
+        self.kept = ""
+
+    def put(self, report: Report, tail: str = "") -> None:  # noqa: ARG002  named as the sinks' own
+        self.kept = tail
+
+    def tail(self) -> str:
+        return self.kept
+
+    def last(self) -> None:
+        """No report of a former run."""
+
+
+def test_without_a_volume_the_last_report_has_the_end_of_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("pass\n")
+    node = node_env({"PET_RDZV_ENDPOINT": f"127.0.0.1:{free_port()}", "PET_RDZV_ID": "run"})
+    history = History(node, print)
+    history.open(node)
+    sink = LastTail()
+    monkeypatch.setattr(supervise, "sink_of", lambda *_: sink)
+    settings = RendezvousSettings.from_conf(node.rendezvous_conf)
+    with hub_process(node, settings, secret=None) as hub:
+        ending = Supervisor(
+            node,
+            [str(tmp_path / "train.py")],
+            settings=settings,
+            secret=None,
+            hub=hub,
+            zygote=None,
+            drain=Drain(),
+            scratch=tmp_path,
+            history=history,
+        ).run()
+    assert ending.outcome == "done"
+    last = [*timeline.lines(sink.kept.encode())][-1]
+    assert isinstance(last, Event)
+    assert (last.what, last.outcome) == ("ended", "done")
+    history.end("done", "said once")
+    assert not [line for line in timeline.lines(history.tail().encode()) if "said once" in str(line)]
 
 
 def ending_after_a_lost_hub(folder: Path, *, join_timeout: int, between: Callable[[], bool]) -> Ending:

@@ -85,7 +85,7 @@ class History:
         self._pid = os.getpid()
         self._change = threading.Condition()
         self._lines: deque[Line] = deque(maxlen=QUEUED)
-        self._closed = False
+        self._closed = self._ended = False
         self._thread: threading.Thread | None = None
         self._tail: list[Line] = []  # all lines, without a volume
         self._state: State = "code"
@@ -142,6 +142,14 @@ class History:
             self._lines.clear()
         self._tail = thin([*_lines_of(self._node.run_id, former), *self._tail, *found], timeline.TAIL_BYTES)
         return f"{_run_line(self._node.run_id)}\n{timeline.content(self._tail).decode()}"
+
+    def end(self, outcome: str, cause: str) -> None:
+        """The agent ends now. Only its first end counts: what is reported before its process exits has it, too."""
+        if self._ended:
+            return
+        self._ended = True
+        self.state("exit")
+        self.event("drained" if outcome == "drained" else "ended", outcome=outcome, cause=cause)
 
     def close(self) -> None:
         """Write the rest."""

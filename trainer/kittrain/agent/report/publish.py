@@ -29,6 +29,7 @@ from kittrain.agent.report.resumed_steps import ResumedSteps
 from kittrain.agent.report.steps_taken import StepsTaken, last_step
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import BRIEF, Failure
+from kittrain.outcome.termination import Ending
 from kittrain.system.console import log
 from kittrain.system.texts import fit
 
@@ -182,9 +183,10 @@ class Reporter:
             self._report = replace(self._report, forming=True)
             self._changed.set()
 
-    def ended(self, failure: Failure | None) -> None:
-        """Report that the job has ended by this failure. A round that was given up as it formed is no restart."""
-        if failure is None or failure != self._left:
+    def ended(self, ending: Ending) -> None:
+        """Report how the node ends. A round that was given up as it formed is no restart."""
+        self.history.end(ending.outcome, ending.reason)
+        if ending.failure is None or ending.failure != self._left:
             return
         self._left = None
         self._restarts -= 1

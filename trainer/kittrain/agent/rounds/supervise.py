@@ -95,11 +95,11 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
-            self._reporter.ended(ending.failure)
+            self._reporter.ended(ending)
             if ending.outcome == "fatal":
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
-            self._reporter.ended(error.ending.failure)
+            self._reporter.ended(error.ending)
             return error.ending
         else:
             return ending
