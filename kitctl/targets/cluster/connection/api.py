@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 import urllib3
 
 from kitctl.base import names
-from kitctl.base.errors import NotFound, UnsupportedError, UsageError
+from kitctl.base.errors import NotFound, Unavailable, UnsupportedError, UsageError
 from kitctl.targets import Session
 from kitctl.targets.cluster.connection.api_errors import not_an_api_server
 from kitctl.targets.cluster.connection.kubeconfig import Connection
@@ -25,8 +25,13 @@ from kitctl.targets.cluster.connection.resources import RESOURCES, Object, Resou
 from kitctl.targets.cluster.connection.transport import READ_SECONDS, Transport
 
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML: the API server reads it as such
+FOLLOW_SECONDS: Final = 60.0  # of silence, after which a followed log is attached again: a request a minute and pod
 LINE_BYTES: Final = 4 << 20  # a stream without line breaks takes no more memory
 MERGE: Final = "application/merge-patch+json"
+
+
+class Silent(Unavailable):
+    """A log that is followed has had no line for ``FOLLOW_SECONDS``: its container may have nothing to say."""
 
 
 class Api:
@@ -186,13 +191,23 @@ class Api:
     ) -> Iterator[list[str]]:
         """The lines of a container's log, each with its time, in lists as they arrive.
 
-        One that is not followed is an error after ``READ_SECONDS`` without a byte; a longer line is cut in several.
+        After ``READ_SECONDS`` without a byte it is ``Unavailable``; a line longer than ``LINE_BYTES`` is cut.
+
+        Raises:
+            Silent: a log that is followed had no line for ``FOLLOW_SECONDS``, or its connection is dead.
         """
         path = RESOURCES["Pod"].path(namespace, pod, "log")
         query |= {"timestamps": "true", "container": container}
-        answer = self.transport.stream(
-            "Pod", path, query=query, read_seconds=None if "follow" in query else READ_SECONDS
-        )
+        seconds = FOLLOW_SECONDS if "follow" in query else READ_SECONDS
+        try:
+            yield from self._pieces(path, query, seconds)
+        except Unavailable as error:
+            if "follow" in query and isinstance(error.__cause__, urllib3.exceptions.ReadTimeoutError):
+                raise Silent(error.message) from error
+            raise
+
+    def _pieces(self, path: str, query: dict[str, str], seconds: float) -> Iterator[list[str]]:
+        answer = self.transport.stream("Pod", path, query=query, read_seconds=seconds, followed="follow" in query)
         try:
             yield from split_pieces(answer.stream())
         except urllib3.exceptions.HTTPError as error:

@@ -75,19 +75,19 @@ class Transport:
         return self._with_retries(once, self.retry_seconds, warn=True) if retried else once(REQUEST_SECONDS)
 
     def stream(
-        self, kind: str, path: str, *, query: Mapping[str, str], read_seconds: float | None = READ_SECONDS
+        self, kind: str, path: str, *, query: Mapping[str, str], read_seconds: float, followed: bool
     ) -> urllib3.BaseHTTPResponse:
         """The response to a request, with its body unread; for a pod's log its kubelet has to answer, too.
 
-        ``read_seconds``: the longest time without a byte; None: any. Raises as ``json`` does, but after
-        ``RETRY_SECONDS``: a caller that follows a log repeats the request itself.
+        ``read_seconds`` is the longest time without a byte; if a log is ``followed``, its answer begins with its first
+        line. Raises as ``json`` does, but after ``RETRY_SECONDS``: a caller that follows repeats the request itself.
         """
 
         def once(seconds: float) -> urllib3.BaseHTTPResponse:
             headers = self._headers()
             ask = partial(self._answer, "GET", kind, path, headers, query=query, read_seconds=read_seconds)
             try:
-                return within(seconds, ask) if read_seconds else ask()
+                return ask() if followed else within(seconds, ask)
             except TimeoutError as error:
                 raise self.connection_error(error) from error
 
@@ -181,7 +181,7 @@ class Transport:
         *,
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
-        read_seconds: float | None = READ_SECONDS,
+        read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
         """Send a request once."""
         try:

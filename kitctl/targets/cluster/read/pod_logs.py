@@ -2,6 +2,9 @@
 
 A log request ends with the pod, and every few hours without a reason. So a reader repeats it, from the time of its
 last line on, until the pod is deleted or has ended.
+
+A kubelet begins a new file every 10 MiB. One that is still reading the old file then does not notice, and sends nothing
+any more: such a request is repeated after a minute of silence, and once more after the end of the pod.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Final
 
 from kitctl.base.errors import KitError, NotFound, Unavailable
 from kitctl.state.logs import Line, parse
-from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.api import Api, Silent
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read import agent_runs, job_facts
 from kitctl.targets.cluster.read.agent_runs import ReadLog
@@ -24,6 +27,8 @@ from kitctl.targets.cluster.read.agent_runs import ReadLog
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
 MOST_WAITING: Final = 256  # lists of lines that readers may be ahead by: then pods wait, and memory stays as it is
+# What a kubelet writes into a log that it cannot read on, for example since it has too many inotify watches.
+KUBELET_ERRORS: Final = ("failed to create fsnotify watcher", "failed to watch directory", "failed to read log file")
 TRIES: Final = 2  # to read a log whose connection breaks, without a further line
 
 
@@ -168,23 +173,32 @@ class _Reader(threading.Thread):
 
     def _read(self) -> bool:
         """Read until the connection ends; returns whether the log has ended as well."""
-        since = self._place.since()
         try:
-            for texts in self._api.arriving_lines(self._namespace, self._pod, self._container, follow="true", **since):
-                self.silent = False
-                lines = [line for text in texts if self._place.pass_by(line := parse(text, self._index))]
-                if lines:
-                    self._last = lines[-1]
-                    self._arriving.put(lines)
+            self._take(follow="true")
             pod = self._api.find("Pod", self._namespace, self._pod)
+            exists = pod is not None and pod["metadata"]["uid"] == self._found["metadata"]["uid"]
+            if exists and not job_facts.is_running(pod or {}):
+                self._take()  # what a newer file has
+                self.whole = True
+        except Silent:
+            return False
         except Unavailable:
             self.silent = True
             return False
         except KitError:
             return True  # the pod is deleted, or may not be read any more
-        exists = pod is not None and pod["metadata"]["uid"] == self._found["metadata"]["uid"]
-        self.whole = exists and not job_facts.is_running(pod or {})
         return not exists or self.whole
+
+    def _take(self, **query: str) -> None:
+        """Read what is new, to the end of a request."""
+        query |= self._place.since()
+        for texts in self._api.arriving_lines(self._namespace, self._pod, self._container, **query):
+            self.silent = False
+            read = (parse(text, self._index) for text in texts if not text.startswith(KUBELET_ERRORS))
+            lines = [line for line in read if self._place.pass_by(line)]
+            if lines:
+                self._last = lines[-1]
+                self._arriving.put(lines)
 
 
 def _receive(arriving: queue.Queue[list[Line]]) -> list[Line]:

@@ -73,7 +73,7 @@ class Fault:
     """A fault of the next ``times`` requests that match ``pattern``.
 
     ``before`` is called first. The response is ``answer``, or the server's own. ``lost`` drops the connection: before
-    the request is handled, after that, or halfway through the response.
+    the request is handled, after that, or halfway through the response. ``open_until`` keeps it open after the body.
     """
 
     pattern: str
@@ -82,6 +82,7 @@ class Fault:
     answer: tuple[int, Body] | None = None
     headers: dict[str, str] = field(default_factory=dict)
     lost: Literal["", "before", "halfway", "after"] = ""
+    open_until: threading.Event | None = None
 
 
 class ApiServer(ThreadingHTTPServer):
@@ -210,10 +211,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
             for warning in self.warnings:
                 self.send_header("Warning", warning)
-            self.send_header("Content-Length", str(len(data)))
+            if fault.open_until is None:
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data[: len(data) // 2] if fault.lost == "halfway" else data)
-        self.close_connection = self.close_connection or bool(fault.lost)
+        if fault.open_until:
+            fault.open_until.wait(60)
+        self.close_connection = self.close_connection or bool(fault.lost or fault.open_until)
 
     def _respond(self, request: Request) -> tuple[int, Body]:
         try:

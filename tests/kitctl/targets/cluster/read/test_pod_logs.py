@@ -16,6 +16,7 @@ from kitctl.base import names
 from kitctl.kinds.indexed_job import INDEX
 from kitctl.state import logs
 from kitctl.state.logs import Line
+from kitctl.targets.cluster.connection import api
 from kitctl.targets.cluster.log_copies import LogCopies
 from kitctl.targets.cluster.read import pod_logs
 from kitctl.targets.cluster.read.agent_runs import ReadLog, count_missing
@@ -166,6 +167,37 @@ def test_a_followed_log_that_breaks_loses_and_repeats_no_line(
     texts = [line.text for batch in follow(api, talkative.source(ends=60)) for line in batch]
     assert texts == MANY
     assert not [one for one in talkative.server.faults if one.times], "all faults were met"
+
+
+def test_the_file_that_a_kubelet_has_begun_meanwhile_is_read_too(talkative: Job, kit: Kit) -> None:
+    """It sends the old file to its end, and does not notice that there is a newer one."""
+    log = talkative.server.logs["run-0-a"]
+    log[:] = [line for line in log if line >= at(1.5 + 1e-6, "")]  # of the rotated file none is left
+    old = "".join(f"{at(1.5, text)}\n" for text in MANY[:1000])
+    talkative.server.plan("GET .*/pods/run-0-a/log", answer=(200, old))
+    texts = [line.text for batch in follow(kit.target().api, talkative.source()) for line in batch]
+    assert texts == MANY
+
+
+@pytest.mark.parametrize("sent", [0, 1000])
+def test_a_log_that_is_silent_for_long_is_attached_again(
+    talkative: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    monkeypatch.setattr(api, "FOLLOW_SECONDS", 0.5)
+    asked_again = threading.Event()
+    begin = "".join(f"{at(1.5, text)}\n" for text in MANY[:sent])
+    talkative.server.plan("GET .*/pods/run-0-a/log", answer=(200, begin), open_until=asked_again)
+    talkative.server.plan("GET .*/pods/run-0-a/log", before=asked_again.set)
+    texts = [line.text for batch in follow(kit.target().api, talkative.source()) for line in batch]
+    assert texts == MANY
+
+
+def test_an_error_of_the_kubelet_is_no_line_of_the_log(talkative: Job, kit: Kit) -> None:
+    begin = "".join(f"{at(1.5, text)}\n" for text in MANY[:1000])
+    error = "failed to create fsnotify watcher: too many open files"
+    talkative.server.plan("GET .*/pods/run-0-a/log", answer=(200, begin + error))
+    texts = [line.text for batch in follow(kit.target().api, talkative.source()) for line in batch]
+    assert texts == MANY
 
 
 def test_follow_waits_for_the_last_lines_of_a_job_that_has_ended(job: Job, kit: Kit) -> None:
