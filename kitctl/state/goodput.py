@@ -8,6 +8,7 @@ Why: decision 54.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ BUCKETS: Final[Mapping[str, str]] = {
     "spare": "this node stands by, to take the place of a lost one",
     "repeated steps": "steps that had been taken before",
     "recovery": "from a fault to the next step",
-    "idle after a hang": "no rank moves, until that is recognized",
+    "idle after a hang": "no rank moves, until that is recognized, or a collective times out",
     "drained": "stopped as requested: suspended, preempted, scaled down",
     "ended": "this node has ended, or its script's training; the job has not",
 }
@@ -50,6 +51,7 @@ PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes befor
 STATE_PARTS: Final[Mapping[str, str]] = {"code": "start", "start": "start", "join": "form", "stop": "stop"}
 SYNCHRONOUS: Final = frozenset({"BACKWARD", "SYNCING", "COMPUTING", "SCRIPT"})  # phases that include waiting for others
 BUSY: Final = frozenset({"DATA", "FORWARD", "UPDATING"})
+TIMED_OUT: Final = re.compile(r"Timed out waiting (\d+)ms|Timeout\(ms\)=(\d+)")  # a collective, of gloo and of NCCL
 CARRIED: Final = 2.5  # seconds after a killed agent's last line in which it is taken to have gone on
 ROUNDING: Final = 0.002  # seconds
 LARGEST_ERROR: Final = 0.005  # of the elapsed node-seconds
@@ -193,6 +195,12 @@ class _Context:
         self.logs = logs
         events = [event for log in logs for event in log.events]
         self.faults = sorted((one for one in events if one.what == "fault"), key=lambda one: one.time)
+        # By group: how long a collective of it had waited when it timed out, and in which words.
+        self.timeouts = {
+            one.round: (float(found[1] or found[2]) / 1000, one.cause)
+            for one in self.faults
+            if (found := TIMED_OUT.search(one.cause))
+        }
         self.lost = {one.round: one.lost_steps for one in events if one.what == "recovered"}
         self.reached, self.repeated_steps = _reached(logs, self.lost)
         busy: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
@@ -450,12 +458,16 @@ def _row(row: Row, context: _Context, cause: str, first: float | None, fault: Ev
         kinds["recovery" if cause else PHASES[phase], cause, PARTS[phase] if cause else ""] += seconds
     kinds["recovery" if cause else "start and join", cause, "first step"] += whole * share
     buckets = _late(row, late, 1 - share, context)
-    if fault and fault.since is not None:
-        idle = min(row.time, fault.time) - max(begin, fault.since)
+    timeout = context.timeouts.get(row.round)
+    if fault and fault.since is not None and timeout is None:
         kind = ("idle after a hang", fault.cause, "") if fault.outcome else ("recovery", fault.cause, "detect")
-        _move(buckets, max(idle, 0.0), kind)
+        _move(buckets, _overlap(begin, row.time, fault.since, fault.time), kind)
     for kind, seconds in buckets.items():
         kinds[kind] += seconds
+    if fault and timeout:  # also before the first step: a script may have none
+        waited, cause = timeout
+        since = max(fault.time - waited, fault.since or 0.0)
+        _move(kinds, _overlap(begin, row.time, since, fault.time), ("idle after a hang", cause, ""))
     return _Span(begin, row.time, {kind: seconds for kind, seconds in kinds.items() if seconds > 0})
 
 
@@ -476,6 +488,11 @@ def _late(row: Row, late: Mapping[str, float], share: float, context: _Context) 
                 kinds[kind] -= seconds
                 kinds["repeated steps", "", ""] += seconds
     return kinds
+
+
+def _overlap(begin: float, end: float, since: float, until: float) -> float:
+    """The seconds that are in both intervals."""
+    return max(min(end, until) - max(begin, since), 0.0)
 
 
 def _move(kinds: dict[Kind, float], idle: float, into: Kind) -> None:

@@ -42,6 +42,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
+FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: nothing was saved, or nothing is loaded
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
 _LIBRARIES: Final = re.compile(
@@ -129,8 +130,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     if job.failure and job.phase == "Failed":
         yield _of_failure(job.failure, local=local)
     elif not job.finished:
-        stuck = job.restarts >= TRIES and job.progress.step is None  # it starts again and again
-        texts = [job.reason, *(node.reason for node in job.nodes if stuck or node.state != "Running")]
+        nodes = [node.reason for node in job.nodes if _stuck(job) or node.state != "Running"]
+        texts = [*nodes, job.reason] if _stuck(job) else [job.reason, *nodes]
         if job.last_failure and job.reason.startswith("before: "):
             yield _of_failure(job.last_failure, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
@@ -141,6 +142,11 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
         found = _known(job.reason, local=local)
         yield found[:2] if found else (brief(job.reason), "")
+
+
+def _stuck(job: JobState) -> bool:
+    """Whether it starts again and again, and each time from the beginning."""
+    return job.restarts >= TRIES and (job.progress.step is None or job.reason.startswith(FROM_THE_BEGINNING))
 
 
 def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from kitctl.state import goodput, history
 from kitctl.state.goodput import Goodput
 from kitctl.state.history import Attempt, JobHistory
 from kitjob import buckets, timeline
+from kitjob.record import replace
 from kitjob.timeline import AgentState, Clock, Event, Line, Row, Writer
 
 STEP = {"DATA": 0.1, "FORWARD": 0.4, "BACKWARD": 0.3, "UPDATING": 0.1, "SYNCING": 0.1}
@@ -186,6 +187,25 @@ def test_a_hang_is_idle_from_the_last_movement_on() -> None:
     ]
     spent = seconds(goodput.account(job(lines, attempts=[Attempt(node=0, started=0.0, ended=51.0)], end=51.0)))
     assert (spent["idle after a hang"], spent["training"]) == pytest.approx((20.0, 28 * 0.9))
+
+
+@pytest.mark.parametrize("phase", ["SCRIPT", "PREPARING"])  # with steps, and of a script without an optimizer
+def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str) -> None:
+    """The node whose rank sleeps hears of it from the others only, and nothing says when its rank last moved."""
+    late = "rank 0 lost its peers (RuntimeError: Timed out waiting 20000ms for recv operation to complete)"
+
+    def node(index: int, cause: str, since: float | None) -> list[Line]:
+        first = [Event(time=2.0, what="first step", round=1)] if phase == "SCRIPT" else []
+        rows = [Row(time=3.0 + at, seconds=1.0, round=1, phases={phase: 1.0}, phase=phase) for at in range(38)]
+        fault = Event(time=40.0, what="fault", round=1, cause=cause, since=since)
+        return [*agent(index, at=0.0), *first, *rows[:-1], replace(rows[-1], time=40.0), fault, *done(40.0, "fatal")]
+
+    attempts = [Attempt(node=index, started=0.0, ended=40.0) for index in range(2)]
+    nodes = [node(0, late, 19.9), node(1, "the ranks of node 0 have failed", None)]
+    spent = seconds(goodput.account(job(*nodes, attempts=attempts, nodes=2, end=40.0)))
+    assert spent["idle after a hang"] == pytest.approx(40.0, abs=0.2)
+    assert spent["training" if phase == "SCRIPT" else "start and join"] >= 35.0
+    assert "recovery" not in spent
 
 
 def test_a_suspended_job_is_drained_until_it_is_resumed() -> None:

@@ -231,9 +231,13 @@ def test_ranks_that_lose_their_peers_again_and_again_have_a_cause_and_others_non
     running = replace(JOB, phase="Running", nodes=(replace(node, state="Running"),))
     assert explain(replace(running, restarts=1), 0.0).cause == ""
     assert explain(replace(running, restarts=15, progress=Progress(step=4)), 0.0).cause == ""
-    found = explain(replace(running, restarts=15), 0.0)
-    assert "timed out in a collective" in found.cause
-    assert "timeout" in found.fix
+    anew = "resumed at step 0: 60 steps lost; the script has loaded nothing that it saved in this run"
+    begins_anew = replace(running, restarts=15, progress=Progress(step=60), reason=anew)
+    for stuck in (replace(running, restarts=15), begins_anew):
+        found = explain(stuck, 0.0)
+        assert "timed out in a collective" in found.cause
+        assert "timeout" in found.fix
+    assert explain(replace(begins_anew, restarts=1), 0.0).cause == anew
 
 
 def test_frames_of_kittrain_are_no_place_of_the_users_script() -> None:
