@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from kittrain.system.port import listen
 from tests.local.prometheus import promtool, server
@@ -58,18 +59,26 @@ def until(read: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
     return found
 
 
-def start(kit: Kit, port: int, *, script: str = "400") -> None:
+def start(kit: Kit, port: int, *more: str, script: str = "400") -> None:
     records = kit.folder / "records"
     records.mkdir()
-    given = ("--nodes", "2", "--metrics", "--set", f"metrics.port={port}", "--snapshot-every", "20")
+    given = ("--nodes", "2", "--metrics", "--set", f"metrics.port={port}", "--snapshot-every", "20", *more)
     kit.run("submit", "--name", "measured", *given, "--", str(SCRIPT), str(records), script, "20")
+
+
+def charted(kit: Kit) -> list[int]:
+    """The steps whose loss TensorBoard shows, in its order."""
+    (folder,) = (kit.snapshots("measured") / "history").glob("*/tensorboard")
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return [one.step for one in events.Scalars("loss_metrics/global_avg_loss")]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_job_that_recovers_tells_what_it_cost(kit: Kit) -> None:
     port = free_port()
-    start(kit, port)
+    start(kit, port, "--set", "metrics.tensorboard=true")
     # Rank 0 tells its samples a moment after the step that its heartbeat shows.
     first = until(lambda: samples(port), lambda found: found.get("snapshots_total", 0) >= 1 and _agree(found))
     assert first["world_size"] == 2
@@ -85,6 +94,9 @@ def test_a_job_that_recovers_tells_what_it_cost(kit: Kit) -> None:
         if "_total" in name:
             assert after[name] >= value, name
     assert samples(port + 1).get("world_size") == 2  # node 1
+    steps = until(lambda: charted(kit), lambda found: found[-1] > first["step"])
+    assert steps == sorted(set(steps)), "each once, though some were taken twice"
+    assert len([*kit.snapshots("measured").glob("history/*/tensorboard/events.out.*")]) == 2
 
 
 @pytest.mark.slow

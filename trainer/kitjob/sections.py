@@ -233,15 +233,18 @@ class Policy(Record):
 
 
 class Metrics(Record):
-    """Numbers of a run for Prometheus: each agent serves them, in OpenMetrics' text, at ``/metrics``."""
+    """Numbers of a run: for Prometheus, as each agent serves them at ``/metrics``, and for TensorBoard."""
 
     enabled: Sent[bool] = False
-    """Whether agents serve them."""
+    """Whether agents serve them, in OpenMetrics' text."""
     port: Sent[Port] = names.METRICS_PORT
     """Their port in each pod. On this machine: of node 0, on loopback; node 1 has the next one, and so on. A port that
     is taken there or on the host's network is replaced by a free one, which the agent logs."""
     from_: tuple[GivenName, ...] = ()
     """Namespaces whose pods may connect to that port: the NetworkPolicy admits no others."""
+    tensorboard: Sent[bool] = False
+    """Write TensorBoard events of the library's loop next to the run's history, by torchtitan's tags. Takes the package
+    ``tensorboard`` in the image or the requirements; without it there is a warning."""
 
 
 class Security(Record):

@@ -64,7 +64,8 @@ from them is in the document (`training-job.document`).
     },
     "metrics": {
       "enabled": false,
-      "port": 29401
+      "port": 29401,
+      "tensorboard": false
     },
     "security": {
       "rendezvousSecret": true

@@ -26,7 +26,7 @@ from kittrain.agent.processes.supervision import Supervision
 from kittrain.agent.processes.zygote import Zygote
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
-from kittrain.agent.report.history import History
+from kittrain.agent.report.history import CLOSE_TIMEOUT, History
 from kittrain.agent.report.last_step import report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
@@ -233,6 +233,8 @@ def _supervise(
         history.open(node)  # this, too
         if metrics:
             _offer(node, metrics, history)  # and this
+        if node.job.metrics.tensorboard:
+            _write_events(node, history, stack)
         if watch:
             watch.start()  # and this
         instance = supervisor(
@@ -262,6 +264,15 @@ def _offer(node: NodeEnv, metrics: NodeMetrics, history: History) -> None:
     from kittrain.agent.metrics.served import offer  # noqa: PLC0415
 
     offer(node, metrics, lambda: history.now, partial(log, node.node_index))
+
+
+def _write_events(node: NodeEnv, history: History, stack: ExitStack) -> None:
+    """Write TensorBoard events until the stack is closed; starts a thread with the first step."""
+    from kittrain.agent.metrics.tensorboard import TensorBoard  # noqa: PLC0415
+
+    board = TensorBoard(node, partial(log, node.node_index), lambda: history.now)
+    history.listen(board)
+    stack.callback(board.close, CLOSE_TIMEOUT)
 
 
 def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) -> Zygote | None:

@@ -119,7 +119,7 @@ def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
         "env",
         "send",
     }
-    heard |= {"workdir", "python", "outputs", "metrics.enabled", "metrics.port"}
+    heard |= {"workdir", "python", "outputs", "metrics.enabled", "metrics.port", "metrics.tensorboard"}
     heard |= {f"requirements.{key}" for key in ("file", "indexUrl", "extraIndexUrls", "findLinks", "noIndex")}
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("joinTimeout", "lastCall")}

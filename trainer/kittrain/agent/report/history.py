@@ -79,7 +79,7 @@ class History:
 
     def __init__(self, node: NodeEnv, log: Callable[[str], None], listener: Listener | None = None) -> None:
         self._node = node
-        self._listener = listener
+        self._listeners = [listener] if listener else []
         self._log = log
         self._shift = time.time() - time.monotonic()  # a change of the clock does not tear the history
         self._pid = os.getpid()
@@ -300,15 +300,18 @@ class History:
             self._lines.append(line)
             self._change.notify()
 
+    def listen(self, listener: Listener) -> None:
+        """Tell another one, too, from now on."""
+        self._listeners.append(listener)
+
     def _tell(self, what: Callable[[Listener], None]) -> None:
-        """Tell the listener; an error of it must not end the node, and is its last."""
-        if self._listener is None:
-            return
-        try:
-            what(self._listener)
-        except Exception as error:  # noqa: BLE001  as above
-            self._listener = None
-            self._log(f"warning: metrics stand still: {type(error).__name__}: {error}")
+        """Tell the listeners; an error of one must not end the node, and is its last."""
+        for listener in [*self._listeners]:
+            try:
+                what(listener)
+            except Exception as error:  # noqa: BLE001  as above
+                self._listeners.remove(listener)
+                self._log(f"warning: metrics stand still: {type(error).__name__}: {error}")
 
     def _run(self, path: Path) -> None:
         file: HistoryFile | None = None
