@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +22,7 @@ from tests.charts.helm import CHART
 from tests.cluster.commands import IDLE, kitctl, status, until_status
 from tests.cluster.jobs import rendered
 from tests.cluster.kind.images import lacking, pushed, with_packages, with_wheel
-from tests.cluster.kind.settings import TORCH_IMAGE, TRAINER_IMAGE
+from tests.cluster.kind.settings import ENVIRON, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kinds.test_chart import left_in, run_helm
 from tests.cluster.kubectl import apply, get, kubectl, until
 
@@ -97,15 +101,33 @@ def test_the_default_image_trains(namespace: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "told"),
+    ("image", "told", "cause"),
     [
-        ("no-python", "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)"),
-        ("other-processor", "the image is for processors of another kind than the node's (choose one for both, or "),
+        (
+            "no-python",
+            "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)",
+            "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)",
+        ),
+        (
+            "other-processor",
+            "the image is for processors of another kind than the node's (choose one for both, or ",
+            "the image is for another kind of processor than the machine's",
+        ),
     ],
 )
-def test_an_image_in_which_nothing_starts_is_told(namespace: str, image: str, told: str) -> None:
-    kitctl("submit", "--name", "run", "-n", namespace, "--image", lacking(image), *DIGITS)
-    until_status("run", namespace, lambda state: told in state["reason"])
+def test_an_image_in_which_nothing_starts_is_told(namespace: str, image: str, told: str, cause: str) -> None:
+    """Once by who waits for the job, and by its status: Kubernetes tries again, as broken nodes' pods end alike."""
+    where = ("-n", namespace, "--image", lacking(image), "--set", "snapshots.enabled=false")
+    command = [sys.executable, "-m", "kitctl", "submit", "--name", "run", *where, "--wait", *DIGITS]
+    with subprocess.Popen(
+        command, env=ENVIRON, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as waiting:
+        assert waiting.stderr
+        heard = list(itertools.takewhile(lambda line: cause not in line, waiting.stderr))
+        assert waiting.poll() is None, heard
+        until_status("run", namespace, lambda state: told in state["reason"])
+        waiting.send_signal(signal.SIGINT)
+        assert cause not in waiting.stderr.read()
 
 
 @pytest.mark.usefixtures("gpus")
