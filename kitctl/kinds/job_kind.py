@@ -101,6 +101,14 @@ class JobKind(ABC):
         """Where a namespace's API server has a job: ``<group>/<version>/<plural>/<name>``."""
         return f"apis/{self.api_version}/{self.plural}/{job}"
 
+    def runtime(self, *, elastic: bool) -> str:  # noqa: ARG002 - for kinds that have one
+        """The name of the prerequisite that a job refers to; empty: its kind has none."""
+        return ""
+
+    def runtimes_image(self, runtime: Object) -> str:  # noqa: ARG002 - as above
+        """The image that such a prerequisite has for jobs that name none; empty: none."""
+        return ""
+
     @abstractmethod
     def pod_name(self, job: str, index: int) -> str:
         """The host name of a node, which its pod's name begins with; a DNS label, so at most 63 characters."""

@@ -22,6 +22,7 @@ RUNTIME: Final = "kitctl-submit"  # for jobs that kitctl or its chart renders
 ELASTIC_RUNTIME: Final = "kitctl-submit-elastic"  # for elastic jobs, which end with node 0
 PLAIN_RUNTIME: Final = "kitctl"  # for handwritten TrainJobs
 PLAIN_CLAIM: Final = "kitctl-snapshots"  # the claim template of PLAIN_RUNTIME; a claim is named <template>-<job>
+NO_IMAGE: Final = "kitctl"  # of a runtime for which the platform has chosen none
 GRACE_SECONDS: Final = 60  # of both runtimes
 
 # Metrics of status.trainerStatus that are parts of a report; kittrain.agent.report.trainer_status writes them.
@@ -107,6 +108,17 @@ class TrainJob(JobSetPods):
     headless_service = False
     subdomain = True
     restart_policy = ""
+
+    def runtime(self, *, elastic: bool) -> str:
+        """Of kitctl's two for rendered jobs."""
+        return ELASTIC_RUNTIME if elastic else RUNTIME
+
+    def runtimes_image(self, runtime: Object) -> str:
+        """The platform's, where it has chosen one."""
+        jobs = runtime.get("spec", {}).get("template", {}).get("spec", {}).get("replicatedJobs", [])
+        pods = [one["template"]["spec"]["template"]["spec"] for one in jobs if one["name"] == NODE]
+        images = [one.get("image", "") for pod in pods for one in pod["containers"] if one["name"] == NODE]
+        return "".join(image for image in images if image != NO_IMAGE)
 
     def owns_pod(self, job: Object, pod: Object) -> bool:
         """By the name of its JobSet, whose uid the TrainJob does not have; an earlier job's pods are older."""

@@ -61,6 +61,26 @@ def test_a_runtime_configures_its_pods_as_an_indexed_job_does(installed: dict[st
     assert installed[name]["metadata"]["labels"][prerequisite.label] == prerequisite.version
 
 
+@pytest.mark.parametrize(
+    ("image", "mirror", "expected"),
+    [
+        ("", "", train_job.NO_IMAGE),
+        ("", "registry.example/hub", train_job.NO_IMAGE),
+        ("team/torch:3", "", "team/torch:3"),
+        ("team/torch:3", "registry.example/hub/", "registry.example/hub/team/torch:3"),
+        ("ghcr.io/team/torch:3", "registry.example/hub", "ghcr.io/team/torch:3"),
+    ],
+)
+def test_the_runtimes_of_submit_have_the_platforms_image(image: str, mirror: str, expected: str) -> None:
+    """As ``namespace_defaults`` has it, of a namespace."""
+    installed = runtimes("--set", f"defaults.image={image},defaults.mirror={mirror}")
+    for name in (train_job.RUNTIME, train_job.ELASTIC_RUNTIME):
+        (container,) = job_of(installed[name])["template"]["spec"]["containers"]
+        assert container["image"] == expected
+        found = KINDS["TrainJob"].runtimes_image(installed[name])
+        assert found == ("" if expected == train_job.NO_IMAGE else expected)
+
+
 def test_an_elastic_job_ends_with_node_0(installed: dict[str, dict[str, Any]]) -> None:
     assert job_of(installed[train_job.ELASTIC_RUNTIME])["successPolicy"] == {"rules": [{"succeededIndexes": "0"}]}
     assert "successPolicy" not in job_of(installed[train_job.RUNTIME])

@@ -28,3 +28,14 @@ restartPolicy: Never
 enableServiceLinks: false
 terminationGracePeriodSeconds: 60
 {{- end }}
+
+{{/* The image of TrainJobs that name none, as kitctl's namespace_defaults.py has it of a namespace; `kitctl`: its own. Takes the defaults. */}}
+{{- define "platform.image" -}}
+{{- $host := contains "/" .image | ternary (splitList "/" .image | first) "" }}
+{{- $mirror := trimSuffix "/" .mirror }}
+{{- if or (empty .image) (empty $mirror) (contains "." $host) (contains ":" $host) (eq $host "localhost") }}
+{{- .image | default "kitctl" }}
+{{- else }}
+{{- printf "%s/%s" $mirror .image }}
+{{- end }}
+{{- end }}

@@ -27,8 +27,9 @@ Examples:
   kitctl config show --profile research
 """
 _BY_NAMESPACE = {
-    "image": "on a cluster, auto is `image` of the namespace's ConfigMap kitctl-defaults, if it has one; its "
-    "`mirror` is put before names without a registry",
+    "image": "on a cluster, auto is `image` of the namespace's ConfigMap kitctl-defaults, if it has one, "
+    "else, of a TrainJob, the image of its runtime, if that has one; the ConfigMap's `mirror` is put before names "
+    "without a registry",
     "imagePullSecrets": "on a cluster also `imagePullSecrets` of the namespace's ConfigMap kitctl-defaults",
 }
 

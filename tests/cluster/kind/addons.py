@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tests.cluster.kind.images import CONTROLLERS_IMAGE, KUEUE_IMAGE, OPERATOR_IMAGE, pushed
 from tests.cluster.kind.programs import source
-from tests.cluster.kind.settings import CLUSTER, ENVIRON, HERE, SECOND_DOMAIN, STATE
+from tests.cluster.kind.settings import CLUSTER, ENVIRON, HERE, SECOND_DOMAIN, STATE, TORCH_IMAGE
 from tests.cluster.kind.steps import eventually, read, run, works
 
 CONTROL_PLANE: Final = f"{CLUSTER}-control-plane"
@@ -152,9 +152,20 @@ def trainer() -> None:
 
 
 def platform() -> None:
-    """kitctl's own chart for the team that owns a cluster: what TrainJobs refer to."""
+    """kitctl's own chart for the team that owns a cluster: what TrainJobs refer to, with an image of the platform's."""
     chart = HERE.parents[2] / "charts" / "platform"
-    install = ("helm", "upgrade", "--install", "kit-platform", chart, "-n", "kitctl-system", "--create-namespace")
+    values = ("--set", f"defaults.image={pushed(TORCH_IMAGE)}")
+    install = (
+        "helm",
+        "upgrade",
+        "--install",
+        "kit-platform",
+        chart,
+        "-n",
+        "kitctl-system",
+        "--create-namespace",
+        *values,
+    )
     if not works(*install, seconds=60):  # parts of a runtime are immutable
         run("helm", "uninstall", "kit-platform", "-n", "kitctl-system", "--wait", "--timeout=120s")
         run(*install)

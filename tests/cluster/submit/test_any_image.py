@@ -94,6 +94,18 @@ def test_a_job_that_names_no_image_has_the_namespaces(namespace: str) -> None:
     assert images == [DEFAULT_IMAGE, "registry.example/hub/team/torch:3"]
 
 
+@pytest.mark.controllers
+def test_a_train_job_that_names_no_image_keeps_its_runtimes(namespace: str) -> None:
+    """The platform's, which has torch alone: the trainer comes along."""
+    where = ("--name", "run", "-n", namespace, "--kind", "TrainJob", "--nodes", "2", "--wait")
+    output = kitctl("submit", *where, *DIGITS)
+    assert f"image: {pushed(TORCH_IMAGE)}, from the runtime kitctl-submit\n" in output
+    assert {pod["spec"]["containers"][0]["image"] for pod in pods_of("run", namespace)} == {pushed(TORCH_IMAGE)}
+    assert status("run", namespace)["phase"] == "Succeeded"
+    kitctl("delete", "run", "-n", namespace, "-y")
+    until(lambda: not config_maps(namespace))
+
+
 @pytest.mark.long  # which image it is, the test before this one shows; that such an image trains, the first
 def test_the_default_image_trains(namespace: str) -> None:
     kitctl("submit", "--name", "run", "-n", namespace, "--nodes", "2", "--wait", *DIGITS)

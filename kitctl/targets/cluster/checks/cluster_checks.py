@@ -158,7 +158,8 @@ def _queue(api: Api, spec: JobSpec) -> str:
 def _image(api: Api, spec: JobSpec) -> str:
     given = namespace_defaults.apply_namespace_defaults(api, spec)
     image = given.image
-    source = f", from the ConfigMap {names.NAMESPACE_DEFAULTS}," if namespace_defaults.remark(spec, given) else ""
+    source = namespace_defaults.image_source(api, spec, given)
+    source = f", from {source}," if source else ""
     nodes = [node for page in api.pages("Node", preflight.NODES_A_PAGE) for node in page]
     having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images", []))]
     if having:

@@ -4,7 +4,7 @@ They have their own service account, so the default account's pull secrets do no
 limit range's default requests do not apply. What this user may not read is left out.
 
 An administrator sets the image of jobs that name none, and a mirror for images that name no registry, in a ConfigMap of
-the namespace; the chart training-job reads it, too.
+the namespace; the chart training-job reads it, too. Where that names no image, a TrainJob keeps its runtime's.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+from kitctl import kinds
 from kitctl.base import names
 from kitctl.base.errors import Forbidden
 from kitctl.render.template_values import DEFAULT_REQUESTS
@@ -29,11 +30,20 @@ def apply_namespace_defaults(api: Api, spec: JobSpec) -> JobSpec:
     return spec
 
 
-def remark(asked: JobSpec, given: JobSpec) -> str:
+def remark(api: Api, asked: JobSpec, given: JobSpec) -> str:
     """What an administrator's defaults have made of a job's image; empty: nothing."""
+    source = image_source(api, asked, given)
+    return f"image: {given.image}, from {source}" if source else ""
+
+
+def image_source(api: Api, asked: JobSpec, given: JobSpec) -> str:
+    """The object that an administrator's image comes from; empty: it is the job's own, or kitctl's."""
     if given.image in {asked.image, DEFAULT_IMAGE}:
         return ""
-    return f"image: {given.image}, from the ConfigMap {names.NAMESPACE_DEFAULTS} of namespace {given.namespace!r}"
+    with suppress(Forbidden):
+        if asked.image == AUTO and given.image == _runtimes_image(api, given):
+            return f"the runtime {_runtime(given)}"
+    return f"the ConfigMap {names.NAMESPACE_DEFAULTS} of namespace {given.namespace!r}"
 
 
 def image(spec: JobSpec, defaults: Mapping[str, str]) -> str:
@@ -50,7 +60,22 @@ def _image(api: Api, spec: JobSpec) -> JobSpec:
     found = api.find("ConfigMap", spec.namespace, names.NAMESPACE_DEFAULTS) or {}
     defaults = found.get("data") or {}
     secrets = spec.image_pull_secrets or tuple(defaults.get("imagePullSecrets", "").split())
-    return replace(spec, image=image(spec, defaults), image_pull_secrets=secrets)
+    given = image(spec, defaults)
+    if spec.image == AUTO and not defaults.get("image"):
+        with suppress(Forbidden):
+            given = _runtimes_image(api, spec) or given
+    return replace(spec, image=given, image_pull_secrets=secrets)
+
+
+def _runtimes_image(api: Api, spec: JobSpec) -> str:
+    """The image of the runtime that a job of this kind refers to; empty: there is no such runtime, or it has none."""
+    kind, name = kinds.of_spec(spec.kind), _runtime(spec)
+    found = api.find(kind.prerequisite.resource, None, name) if kind.prerequisite and name else None
+    return kind.runtimes_image(found) if found else ""
+
+
+def _runtime(spec: JobSpec) -> str:
+    return kinds.of_spec(spec.kind).runtime(elastic=spec.may_lack_nodes)
 
 
 def _pull_secrets(api: Api, spec: JobSpec) -> JobSpec:

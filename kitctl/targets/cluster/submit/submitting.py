@@ -61,7 +61,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         UsageError: the cluster could never run it.
     """
     spec, folders = preflight.adapt(api, submission.spec, warn), submission.sources.folders
-    if remark := namespace_defaults.remark(submission.spec, spec):
+    if remark := namespace_defaults.remark(api, submission.spec, spec):
         warn(remark)
     for one in folders:
         code_sending.check(api, spec, one)

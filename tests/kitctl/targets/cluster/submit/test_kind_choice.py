@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pytest
 
-from kitctl.kinds.train_job import PLAIN_CLAIM, PLAIN_RUNTIME, RUNTIME
+from kitctl.base import names
+from kitctl.kinds.train_job import ELASTIC_RUNTIME, NO_IMAGE, PLAIN_CLAIM, PLAIN_RUNTIME, RUNTIME
 from kitctl.targets.cluster.connection import transport
+from kitjob.names import DEFAULT_IMAGE
 from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
@@ -25,8 +27,10 @@ def may_create(*kinds: str) -> User:
     return User(rules=[{"verbs": ["*"], "apiGroups": groups, "resources": ["*"]}])
 
 
-def runtime(server: ApiServer, metadata: Object = OURS) -> None:
-    server.put("clustertrainingruntimes", RUNTIME, "", metadata=metadata)
+def runtime(server: ApiServer, metadata: Object = OURS, *, name: str = RUNTIME, image: str = NO_IMAGE) -> None:
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "node", "image": image}]}}}}
+    spec = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
+    server.put("clustertrainingruntimes", name, "", metadata=metadata, spec=spec)
 
 
 def no_webhook(server: ApiServer, plural: str) -> None:
@@ -98,6 +102,37 @@ def test_a_train_job_without_the_runtime_is_refused(server: ApiServer, kit: Kit)
     assert "a TrainJob needs the ClusterTrainingRuntime 'kitctl-submit', which this cluster does not have" in output
     assert "fix: have it installed: helm install kit-platform charts/platform" in output
     assert server.written() == []
+
+
+@pytest.mark.parametrize("nodes", ["2", "1:2"])
+def test_a_runtimes_image_stays(server: ApiServer, kit: Kit, nodes: str) -> None:
+    """The platform has chosen it; a job may name another one, and so may a namespace's administrator."""
+    name, other = (ELASTIC_RUNTIME, RUNTIME) if ":" in nodes else (RUNTIME, ELASTIC_RUNTIME)
+    runtime(server, name=name, image="platform/torch:1")
+    runtime(server, name=other)
+    submit = ("submit", "--kind", "TrainJob", "--nodes", nodes)
+    output = kit(*submit, "--name", "first")
+    assert f"image: platform/torch:1, from the runtime {name}\n" in output
+    assert f"platform/torch:1, from the runtime {name}, is on no node yet" in kit(
+        "doctor", "--kind", "TrainJob", "--nodes", nodes, "--name", "other"
+    )
+    kit(*submit, "--name", "second", "--image", "mine:1")
+    server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"image": "team/torch:3"})
+    kit(*submit, "--name", "third")
+    images = [trainer_of(server, name)["image"] for name in ("first", "second", "third")]
+    assert images == ["platform/torch:1", "mine:1", "team/torch:3"]
+    assert "bootstrap" in " ".join(trainer_of(server, "first")["command"]), "the trainer comes along"
+
+
+def test_a_runtime_without_an_image_leaves_kitctls(server: ApiServer, kit: Kit) -> None:
+    runtime(server)
+    assert "image: " not in kit("submit", "--name", "run", "--kind", "TrainJob")
+    assert trainer_of(server, "run")["image"] == DEFAULT_IMAGE
+
+
+def trainer_of(server: ApiServer, name: str) -> Object:
+    trainer: Object = server.store.get(Key("trainjobs", "default", name))["spec"]["trainer"]
+    return trainer
 
 
 def test_a_runtime_that_is_not_the_kits_is_refused(server: ApiServer, kit: Kit) -> None:

@@ -115,9 +115,9 @@ def test_an_administrator_sets_pull_secrets(server: ApiServer, kit: Kit) -> None
 
 def test_submit_and_doctor_show_an_administrators_image(server: ApiServer, kit: Kit) -> None:
     server.put("configmaps", names.NAMESPACE_DEFAULTS, data={"image": "team/torch:3"})
-    assert "team/torch:3, from the ConfigMap kitctl-defaults, is on no node yet" in kit("doctor", "--name", "run")
-    shown = "image: team/torch:3, from the ConfigMap kitctl-defaults of namespace 'default'\n"
-    assert shown in kit("submit", "--name", "first")
+    source = "the ConfigMap kitctl-defaults of namespace 'default'"
+    assert f"team/torch:3, from {source}, is on no node yet" in kit("doctor", "--name", "run")
+    assert f"image: team/torch:3, from {source}\n" in kit("submit", "--name", "first")
     assert "image: " not in kit("submit", "--name", "second", "--image", "mine:1")
 
 
