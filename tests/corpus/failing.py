@@ -321,6 +321,14 @@ next(iter(torch.utils.data.DataLoader(Items(), num_workers=1)))
         options=ONCE,
     ),
     Situation(
+        name="parameters are not finite",
+        script=DDP.replace("model(torch.randn(2, 4)).sum()", "(scale * model(torch.randn(2, 4)).sum())")
+        + "for scale in (*[1] * 9, *[float('nan')] * 9): step()",
+        cause="the parameters are not finite",
+        fix="learning rate|clip",
+        options=ONCE,
+    ),
+    Situation(
         name="too many open files",
         script="import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "files = [open('/dev/null') for _ in range(99)]",

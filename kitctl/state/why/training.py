@@ -18,6 +18,13 @@ TRAINING: Final = Family(
             seen="the loss is nan since step 31",
         ),
         Rule(
+            r"the parameters are not finite",
+            "",
+            "print the loss, which is NaN or infinite from some step on; lower the learning rate, clip the gradients, "
+            "or look at the data of that step, and train from an earlier checkpoint",
+            seen="the parameters are not finite, as seen at step 300",
+        ),
+        Rule(
             r"[Pp]rocess group has not been initialized",
             "",
             "call torch.distributed.init_process_group() before the first collective",

@@ -57,7 +57,9 @@ _SEPARATE_AT: Final = _SCRIPT_AT + _SCRIPT.size
 _FILES_AT: Final = _SEPARATE_AT + _SEPARATE.size
 _SPENT: Final = struct.Struct(f"<{len(Phase)}d")  # seconds in each phase of the library's loop, until the current one
 _SPENT_AT: Final = _FILES_AT + heartbeat_files.SIZE
-SIZE: Final = _SPENT_AT + _SPENT.size
+_NOT_FINITE: Final = struct.Struct("<Q")  # the step at which the hooks have seen a parameter that is not; 0: never
+_NOT_FINITE_AT: Final = _SPENT_AT + _SPENT.size
+SIZE: Final = _NOT_FINITE_AT + _NOT_FINITE.size
 READS: Final = 3  # of a page that its rank changes meanwhile
 
 
@@ -174,6 +176,10 @@ class ScriptWriter:
             self._exchanges.met = MANY
             self._write()
 
+    def not_finite(self) -> None:
+        """A parameter is not finite, as that of the last step is none."""
+        _NOT_FINITE.pack_into(self._page, _NOT_FINITE_AT, self._steps)
+
     def updated_by_hand(self, passes: int) -> None:
         """The script has changed its parameters without an optimizer, up to that backward pass."""
         self._by_hand = passes
@@ -254,6 +260,7 @@ class HeartbeatState:
         met: collectives that it has begun since its first backward pass; of those whose bytes are known, as many as
             these have been whole models.
         separate: processes of the group that its own processes have formed apart from the job; 0: none.
+        not_finite: the step at which a parameter was seen that is not finite, in a loop of the script's own; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
     """
 
@@ -266,6 +273,7 @@ class HeartbeatState:
     updates: int = 0
     met: int = 0
     separate: int = 0
+    not_finite: int = 0
     loaded: int = 0
     timed: int = 0
     since: float = 0.0
@@ -286,12 +294,13 @@ class HeartbeatState:
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
         calls, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
+        (not_finite,) = _NOT_FINITE.unpack_from(page, _NOT_FINITE_AT)
         phase = Phase(number)
         updates = (steps or by_hand) if phase < Phase.RESTORING else 0
         if calls and phase < Phase.RESTORING:  # the library's loop has not begun
             beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
-            first, timed = (*first[: Phase.SCRIPT], 0.0), step
+            first, timed, not_finite = (*first[: Phase.SCRIPT], 0.0), step, 0
         seen = {"group": group, "separate": separate, "loaded": loaded, "timed": timed, "updates": updates, "met": met}
         files = Files.read(page, _FILES_AT)
         return cls(
@@ -301,6 +310,7 @@ class HeartbeatState:
             busy=busy,
             first=first,
             files=files,
+            not_finite=not_finite,
             since=since,
             spent=spent,
             **seen,

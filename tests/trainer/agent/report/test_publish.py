@@ -141,6 +141,7 @@ class SteppedRanks:
     script_steps: ClassVar[int] = 0
     group: ClassVar[int] = 0
     separate: ClassVar[int] = 0
+    not_finite: ClassVar[int] = 0
     loaded_file: ClassVar[None] = None
     saved: ClassVar[None] = None
     read_at: ClassVar[float] = 0.0

@@ -26,6 +26,7 @@ from kittrain.agent.hooks import (
     script_saves,
     trackers,
 )
+from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
@@ -61,12 +62,16 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
 
 
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
+    finite = FiniteParameters(writer.not_finite)
+    atexit.register(finite.look)
+
     def called(optimizer: Any, _args: object, _kwargs: object) -> None:
         if not writer.optimized:
             writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
             if not OTHERS.isdisjoint(sys.modules):
                 writer.meets_otherwise()
         writer.optimizer_called(id(optimizer))
+        finite.called(optimizer)
 
     module.register_optimizer_step_post_hook(called)
 

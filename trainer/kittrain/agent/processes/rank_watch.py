@@ -320,6 +320,11 @@ class RankWatch:
         return max((rank.beat.separate for rank in self._ranks.values()), default=0)
 
     @property
+    def not_finite(self) -> int:
+        """The first step at which a rank was seen to have a parameter that is not finite; 0: none."""
+        return min((one for rank in self._ranks.values() if (one := rank.beat.not_finite)), default=0)
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
         return max((rank.beat.loaded for rank in self._ranks.values()), default=0)

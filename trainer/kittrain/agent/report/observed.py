@@ -42,6 +42,10 @@ class Ranks(history.Ranks, Protocol):
         """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
 
     @property
+    def not_finite(self) -> int:
+        """The first step at which a rank was seen to have a parameter that is not finite; 0: none."""
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
 

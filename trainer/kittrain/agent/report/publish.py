@@ -67,6 +67,7 @@ class Reporter:
         self.spares: Sequence[int] = ()  # as ``Rendezvous.spares``
         self._alone = ""  # a warning that ranks train models of their own
         self._told_alone = False
+        self._not_finite = ""  # likewise, that they train NaN
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress = RankProgress()  # of a script that writes no progress file
@@ -119,6 +120,7 @@ class Reporter:
         self._resumed.restart(agreed["reached"], self._own_progress())
         self._unknown = not agreed["reached"]
         self.files.begin()
+        self._not_finite = ""
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow, self.standstill = False, {}, set(), None
@@ -159,7 +161,7 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        found = self._alone or self._progress().warning or self.files.difference
+        found = self._not_finite or self._alone or self._progress().warning or self.files.difference
         return found or self._taken.anew or self._resumed.warning
 
     def failed(self, failure: Failure) -> None:
@@ -226,17 +228,22 @@ class Reporter:
             self._log(f"warning: {text}")
         if facts := {**ranks.script_progress, **self._taken.facts}:
             self._script_progress = RankProgress(**facts)
-        self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
-        if (
-            self._alone and not self._told_alone
-        ):  # once: ranks that are slow to exchange something may look so for a while
-            self._told_alone = True
-            self._log(f"warning: {self._alone}")
+        self._judge(ranks, training_alone)
         self._timings = timings or self._timings
         for rank, ratio in self._timings.get("slow", {}).items():
             if rank not in self._slow:
                 self._slow.add(rank)
                 self._log(f"rank {rank} is slow: its steps take {ratio:.1f} times as long as the others'")
+
+    def _judge(self, ranks: Ranks, training_alone: int) -> None:
+        """What is probably wrong with the training of a loop of the script's own; each is logged once."""
+        self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=self._world)
+        if self._alone and not self._told_alone:  # ranks that are slow to exchange something may look so for a while
+            self._told_alone = True
+            self._log(f"warning: {self._alone}")
+        if ranks.not_finite and not self._not_finite:
+            self._not_finite = f"the parameters are not finite, as seen at step {ranks.not_finite}"
+            self._log(f"warning: {self._not_finite}")
 
     def stop(self) -> None:
         """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""

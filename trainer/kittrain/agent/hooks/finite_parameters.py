@@ -1,0 +1,63 @@
+"""Looks now and then whether the parameters that a script trains are finite: of a loss that is NaN they are not.
+
+Of a loop of the script's own the loss is not known. One number is read, since a NaN gradient makes all of them NaN.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+EVERY: Final = 10.0  # seconds: on a GPU, reading a number waits for what it has been given to do
+
+
+class FiniteParameters:
+    """Watches the optimizer that was called last.
+
+    Args:
+        tell: called once, as soon as a parameter is seen that is not finite.
+    """
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell: Callable[[], None] | None = tell
+        self._next = 0.0
+        self._last: Callable[[], Any] = lambda: None
+
+    def called(self, optimizer: Any) -> None:
+        """An optimizer has updated its parameters."""
+        if time.monotonic() < self._next or self._tell is None:
+            return
+        self._last = weakref.ref(optimizer)
+        self.look()
+        self._next = time.monotonic() + EVERY
+
+    def look(self) -> None:
+        """Look now, as at the end of the script; whatever its tensors are, they must not end it."""
+        with suppress(Exception):
+            if self._tell and (optimizer := self._last()) is not None and not _finite(optimizer):
+                self._tell()
+                self._tell = None
+
+
+def _finite(optimizer: Any) -> bool:
+    """Whether a number of a parameter that has a gradient is finite; one that cannot be read at once counts as such."""
+    params = (one for group in optimizer.param_groups for one in group["params"])
+    plain = [one for one in params if one.requires_grad and one.numel() and _readable(one)]
+    chosen = next((one for one in plain if one.grad is not None), plain[0] if plain else None)
+    if chosen is None:
+        return True
+    return math.isfinite(abs(chosen.detach()[(0,) * chosen.dim()].item()))
+
+
+def _readable(parameter: Any) -> bool:
+    """Not of another kind of tensor, whose numbers may be on other ranks, and not while a CUDA graph is captured."""
+    import torch  # noqa: PLC0415  the script has imported it
+
+    if type(parameter) not in {torch.Tensor, torch.nn.Parameter}:
+        return False
+    kind = parameter.device.type
+    return kind == "cpu" or (kind == "cuda" and not torch.cuda.is_current_stream_capturing())
