@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare scale status submit compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare scale status submit logs compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -132,6 +132,7 @@ bench-virtual: setup ## Overhead of bitwise equal loss curves on any number of r
 bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster
 bench-submit: setup ## kitctl submit compared with kubectl apply, to the first optimizer step, on the test cluster
+bench-logs: setup ## kitctl logs -f compared with stern and kubectl, on 64 pods of the test cluster
 bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
 bench-recovery-spare: setup ## The same with a node that stands by; needs root; resumable
 bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and a lost machine on the test cluster; resumable

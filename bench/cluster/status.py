@@ -34,7 +34,7 @@ def main() -> None:
         Result(
             note=f"A job of three nodes that is training on the test cluster; whole processes, {ROUNDS} rounds of all "
             "commands in turn, after one to warm up. torchx needs Volcano, which the cluster lacks: it is imported, "
-            "sends its request and gets an error. Goal: kitctl status within 500 ms.",
+            "sends its request and gets an error. Goal: kitctl status within 250 ms.",
             columns=("command", "median ms", "interval ms", f"/ {BASELINE}"),
             rows=[_row(title, rounds) for title in commands],
             raw=rounds,

@@ -24,6 +24,7 @@ from tests.cluster.kind.settings import (
     KUEUE,
     SCHEDULER_PLUGINS,
     STATE,
+    STERN,
     TRAINER,
     TRAINING_OPERATOR,
 )
@@ -94,6 +95,7 @@ MODULES: Final = {
     "actionlint": Module(
         path="github.com/rhysd/actionlint", version=ACTIONLINT, programs={"actionlint": "/cmd/actionlint"}
     ),
+    "stern": Module(path="github.com/stern/stern", version=STERN, programs={"stern": ""}),
 }
 
 
