@@ -166,6 +166,7 @@ def test_digits_with_the_oldest_torch_that_will_do(namespace: str) -> None:
 
 
 @pytest.mark.long  # 6 GB, on one node only
+@pytest.mark.timeout(2400)  # the first time it is built and pushed
 def test_digits_in_a_small_image_with_a_wheel(namespace: str) -> None:
     """The interpreter that has torch is not the first one of the path."""
     where = ("--selector", "kubernetes.io/hostname=kitctl-worker", "--image", with_wheel())
