@@ -71,7 +71,7 @@ demo: setup ## Train handwritten digits on NODES local nodes; KILL=1 kills one o
 # -- checks ---------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: setup ## Set up, lint, and run all tests but the long ones; makes a test cluster in docker, and says so first
+test: setup ## Set up, lint, and test each behaviour once; makes a test cluster in docker, and says so first
 	@$(PY) -m tools.run_tests lint fast slow cluster
 
 .PHONY: test-fast
@@ -175,6 +175,10 @@ cluster-down: setup ## Delete that cluster; what was built for it is kept
 .PHONY: test-cluster
 test-cluster: setup ## Create the cluster and run only the tests that need it
 	@$(PY) -m tools.run_tests cluster
+
+.PHONY: test-wide
+test-wide: setup ## Run what `make test` leaves to CI: further combinations and whole stories, and a lost machine's power
+	@$(PY) -m tools.run_tests wide wide-cluster
 
 .PHONY: test-controllers
 test-controllers: setup ## Build JobSet, Kubeflow Trainer and Kueue for the cluster, and run the tests that need them

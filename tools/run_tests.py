@@ -5,7 +5,9 @@
 lint         style, types, layers and the GitHub workflows
 fast         tests that need no cluster and start no training processes, in parallel
 slow         tests that start some
-cluster      tests on the cluster, in parallel; then those that need it exclusively, while the slow ones run
+cluster      tests on the cluster, in parallel
+wide         slow tests that show what others show, in other combinations, or as a whole story
+wide-cluster the same on the cluster; then those that need it exclusively, while the slow ones of before run
 controllers  those that need controllers which take minutes to build: of JobSet, Kubeflow Trainer and Kueue
 long         long tests: those that repeat others on the other kind of job, and such
 chaos        fifty random faults in one job, on the cluster
@@ -47,23 +49,33 @@ CLUSTER: Final = (*SPREAD, "4")
 HELM_TESTS: Final = "tests/charts"
 CHAOS: Final = "tests/cluster/faults/test_chaos.py::test_fifty_random_faults_do_not_change_the_result"
 
+CORE: Final = "not long and not wide"
+WIDE: Final = "wide and not long"
 BUILT: Final = "not controllers"  # of the tests for which the cluster of `make test` is enough
 
 
-def slow_files() -> list[str]:
-    """The files with slow tests, so that workers import no others; first those whose tests take longest."""
-    files = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/**/test_*.py"))]
-    found = [one for one in files if "mark.slow" in (ROOT / one).read_text(encoding="utf-8")]
+def files(mark: str) -> list[str]:
+    """The files with tests of that mark, so that workers import no others; first those whose tests take longest.
+
+    Without those of the cluster.
+    """
+    local = [path.relative_to(ROOT).as_posix() for path in sorted(ROOT.glob("tests/**/test_*.py"))]
+    local = [one for one in local if not one.startswith("tests/cluster/")]
+    found = [one for one in local if f"mark.{mark}" in (ROOT / one).read_text(encoding="utf-8")]
     return sorted(found, key=lambda one: not one.startswith(("tests/tutorial/", "tests/local/")))
 
 
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "lint": {"lint": ("make", "--no-print-directory", "lint")},
-    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", "not slow and not long", FAST_RECORD, *FAST)},
-    "slow": {"slow tests": (*PYTEST, *slow_files(), "-m", "slow and not long and not frameworks", SLOW_RECORD, *SLOW)},
+    "fast": {"fast tests": (*PYTEST, f"--ignore={HELM_TESTS}", "-m", f"not slow and {CORE}", FAST_RECORD, *FAST)},
+    "slow": {"slow tests": (*PYTEST, *files("slow"), "-m", f"slow and {CORE} and not frameworks", SLOW_RECORD, *SLOW)},
     "cluster": {
-        "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", f"not long and not alone and {BUILT}", *CLUSTER),
+        "cluster tests": (*PYTEST, "tests/cluster", HELM_TESTS, "-m", f"{CORE} and not alone and {BUILT}", *CLUSTER)
+    },
+    "wide": {"wide tests": (*PYTEST, *files("wide"), "-m", f"{WIDE} and not frameworks", *SLOW)},
+    "wide-cluster": {
+        "wide cluster tests": (*PYTEST, "tests/cluster", "-m", f"{WIDE} and not alone and {BUILT}", *CLUSTER),
         "power tests": (*PYTEST, "tests/cluster", "-m", f"not long and alone and {BUILT}"),
     },
     # Those that need the cluster exclusively are all long ones.
@@ -76,7 +88,7 @@ PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
     "chaos": {"chaos tests": (*PYTEST, "-rP", CHAOS)},  # -rP: shows the faults that were injected
 }
 NEED_CONTROLLERS: Final = frozenset({"controllers", "long"})
-NEED_CLUSTER: Final = NEED_CONTROLLERS | {"cluster", "chaos"}
+NEED_CLUSTER: Final = NEED_CONTROLLERS | {"cluster", "wide-cluster", "chaos"}
 CLUSTER_UP: Final = (sys.executable, "-u", "-m", "tests.cluster.kind", "up", "image")
 # In the background: Kubernetes takes most of a minute to notice a lost node, and no other test may use the cluster.
 # Afterwards the cluster is paused until the slow tests have ended, since without pods it still takes 0.3 cores.
@@ -113,7 +125,7 @@ def _cluster_obstacle() -> str:
 
 
 def _with_cluster(local: Sequence[str], on_cluster: Sequence[str]) -> list[Result]:
-    late = [name for name in local if name in PARTS["slow"] and BACKGROUND in on_cluster]
+    late = [name for name in local if name in PARTS["wide"] and BACKGROUND in on_cluster]
     controllers = any(name in PARTS[part] for part in NEED_CONTROLLERS for name in on_cluster)
     with _background("cluster up", (*CLUSTER_UP, *(["controllers"] if controllers else []))) as cluster:
         results = _run_all([name for name in local if name not in late])

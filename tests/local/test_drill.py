@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_each_fault_is_injected_and_its_recovery_measured(kit: Kit) -> None:
@@ -70,7 +71,7 @@ for step in range(begin, 4000):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("file", ["none", "ck.pt"])
+@pytest.mark.parametrize("file", [pytest.param("none", marks=pytest.mark.wide), "ck.pt"])
 def test_steps_that_a_script_with_its_own_loop_takes_again_are_told(kit: Kit, file: str) -> None:
     (kit.folder / "own.py").write_text(OWN_LOOP)
     kit.run("submit", "--name", "own", "--nodes", "3", "--", "own.py", file)

@@ -21,6 +21,7 @@ def fork_server_environ() -> dict[str, str]:
     return {}
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit: Kit) -> None:

@@ -47,6 +47,7 @@ def account(kit: Kit, name: str) -> tuple[dict[str, Any], dict[str, float]]:
     return found, seconds | {part["part"]: part["seconds"] for one in found["buckets"] for part in one["parts"]}
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_injected_losses_come_out_as_they_were(kit: Kit) -> None:

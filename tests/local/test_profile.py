@@ -32,7 +32,7 @@ while True:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("script", ["the library's", "its own"])
+@pytest.mark.parametrize("script", ["the library's", pytest.param("its own", marks=pytest.mark.wide)])
 def test_steps_of_a_rank_are_traced_while_it_trains(kit: Kit, script: str) -> None:
     (kit.folder / "own.py").write_text(OWN_LOOP)
     kit.run("submit", "--name", "run", "--nodes", "2", "--", *(TOY if script == "the library's" else ["own.py"]))

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(600)
 TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
+@pytest.mark.wide
 def test_from_the_start_the_job_ends_at_once_with_its_cause_and_a_fix(kit: Kit) -> None:
     folder = kit.snapshots("sealed")
     folder.parent.mkdir(parents=True)
@@ -51,6 +52,7 @@ def test_in_the_midst_training_continues_and_status_and_drain_say_what_is_missin
         kit.run("delete", "midway", "-y")
 
 
+@pytest.mark.wide
 def test_at_the_finish_the_job_fails_with_its_cause_and_a_fix(kit: Kit) -> None:
     """It has trained to its end, but neither the last snapshot nor the model can be stored."""
     folder = kit.snapshots("midway")

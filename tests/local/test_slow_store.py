@@ -24,6 +24,7 @@ os.fsync = slow_fsync
 TOY = ["-m", "kittrain.workloads.toy", "40", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 
+@pytest.mark.wide
 def test_a_slow_store_is_shown_while_training_continues_and_the_snapshot_is_there_after_it(kit: Kit) -> None:
     (kit.folder / "sitecustomize.py").write_text(SLOW)
     (kit.folder / "slow").touch()

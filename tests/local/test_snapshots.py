@@ -21,6 +21,7 @@ STEPS = EPOCHS * SAMPLES // BATCH
 TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(SAMPLES), "--batch_size", str(BATCH))
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(kit: Kit) -> None:

@@ -67,8 +67,8 @@ def test_a_failure_is_not_hidden_by_what_passed_after_it(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("up", "outcomes"),
     [
-        (1, {"fast tests": "passed", "cluster up": "FAILED", "slow tests": "passed", "power tests": "FAILED"}),
-        (0, {"fast tests": "passed", "cluster up": "passed", "slow tests": "passed", "power tests": "passed"}),
+        (1, {"fast tests": "passed", "cluster up": "FAILED", "wide tests": "passed", "power tests": "FAILED"}),
+        (0, {"fast tests": "passed", "cluster up": "passed", "wide tests": "passed", "power tests": "passed"}),
     ],
 )
 def test_local_tests_run_whether_or_not_the_cluster_comes_up(
@@ -80,7 +80,7 @@ def test_local_tests_run_whether_or_not_the_cluster_comes_up(
     monkeypatch.setattr(run_tests, "_command", lambda _: passes)
     monkeypatch.setattr(run_tests, "PAUSE", passes)
     monkeypatch.setattr(run_tests, "RESUME", passes)
-    results = run_tests._with_cluster(["fast tests", "slow tests"], ["cluster tests", "power tests"])
+    results = run_tests._with_cluster(["fast tests", "wide tests"], ["wide cluster tests", "power tests"])
     assert dict(result[:2] for result in results).items() >= outcomes.items()
     names = [result.name for result in results]
     assert names[:2] == ["fast tests", "cluster up"]
@@ -116,7 +116,7 @@ def test_an_interrupted_run_leaves_no_paused_cluster(tmp_path: Path, monkeypatch
     monkeypatch.setattr(run_tests, "_command", lambda _: passes)
     monkeypatch.setattr(run_tests, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        run_tests._with_cluster(["slow tests"], ["power tests"])
+        run_tests._with_cluster(["wide tests"], ["power tests"])
     assert (tmp_path / "resumed").exists()
 
 
@@ -164,7 +164,7 @@ def marks(name: str) -> str:
 
 
 def test_all_files_with_slow_tests_are_run_and_the_longest_first() -> None:
-    files = run_tests.slow_files()
+    files = run_tests.files("slow")
     assert files[0].startswith("tests/local/")
     assert files.index("tests/tutorial/test_guide.py") < files.index("tests/kitctl/code/test_bootstrap.py")
     assert {*files} <= {*run_tests._command("slow tests")}
@@ -173,12 +173,22 @@ def test_all_files_with_slow_tests_are_run_and_the_longest_first() -> None:
     assert marking == ["tests/frameworks/marks.py"], "whose tests have a target of their own"
 
 
-def test_each_test_of_the_cluster_runs_once_with_the_controllers_that_it_needs() -> None:
-    commands = ("cluster tests", "power tests", "controllers' tests")
-    for alone, controllers in product([False, True], repeat=2):
-        has = {"long": False, "alone": alone, "controllers": controllers}
+def test_each_test_that_needs_no_cluster_runs_once() -> None:
+    commands = ("fast tests", "slow tests", "wide tests")
+    for slow, wide in product([False, True], repeat=2):
+        has = {"long": False, "frameworks": False, "slow": slow, "wide": wide}
         chosen = [name for name in commands if eval(marks(name), has.copy())]
-        assert chosen == [commands[2] if controllers else commands[alone]]
+        assert chosen == [commands[2] if wide else commands[slow]]
+        assert not [name for name in commands if eval(marks(name), has | {"long": True})]
+    assert {*run_tests.files("wide")} <= {*run_tests._command("wide tests")}
+
+
+def test_each_test_of_the_cluster_runs_once_with_the_controllers_that_it_needs() -> None:
+    commands = ("cluster tests", "wide cluster tests", "power tests", "controllers' tests")
+    for alone, wide, controllers in product([False, True], repeat=3):
+        has = {"long": False, "alone": alone, "wide": wide, "controllers": controllers}
+        chosen = [name for name in commands if eval(marks(name), has.copy())]
+        assert chosen == [commands[3] if controllers else commands[2] if alone else commands[wide]]
         assert not [name for name in commands if eval(marks(name), has | {"long": True})]
 
 
@@ -194,7 +204,8 @@ def test_what_runs_without_the_controllers_makes_no_jobs_that_need_them() -> Non
 
 
 @pytest.mark.parametrize(
-    ("part", "words"), [("cluster", []), ("controllers", ["controllers"]), ("long", ["controllers"])]
+    ("part", "words"),
+    [("cluster", []), ("wide-cluster", []), ("controllers", ["controllers"]), ("long", ["controllers"])],
 )
 def test_controllers_are_built_only_for_what_needs_them(
     part: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

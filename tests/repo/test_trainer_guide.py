@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "trainer.md"
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "result", "limit"),

@@ -30,6 +30,7 @@ def commands(block: str) -> Iterator[tuple[list[str], str]]:
         yield shlex.split(command), comment.partition("prints: ")[2].strip()
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])

@@ -15,7 +15,7 @@ from tests.trainer.nodes import free_port
 from tests.trainer.workloads import idx
 from tests.trainer.worlds import finish, fork, placed, run_module
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide]
 SCRIPTS = "tests.tutorial.scripts"
 
 

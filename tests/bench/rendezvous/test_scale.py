@@ -33,6 +33,7 @@ def test_no_more_trials_after_one_that_did_not_finish() -> None:
     assert not needs_trial([finished, replace(finished, form=None)], 2)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_agents_form_a_round_and_the_next_one_when_one_is_dead() -> None:
     trial = measure("kitctl", 4)  # stock's waits would take a minute

@@ -7,6 +7,7 @@ import pytest
 from bench.steps import step
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_step_launches_few_operations_besides_bare_ddp() -> None:

@@ -420,6 +420,7 @@ def container(image: Image, *words: str, init: tuple[str, ...] = ()) -> subproce
     )
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT)
 @pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")

@@ -78,6 +78,7 @@ def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
         assert f"[rank {rank}]: rank {rank} run mine ['a']" in done.stdout
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_agent_has_the_command_line_that_drills_look_for(tmp_path: Path) -> None:
     script = "import os, pathlib\nprint(pathlib.Path(f'/proc/{os.getppid()}/cmdline').read_bytes())\n"
@@ -85,6 +86,7 @@ def test_the_agent_has_the_command_line_that_drills_look_for(tmp_path: Path) -> 
     assert repr(AGENT)[2:-1] in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_beside_the_pods_agent_it_is_torchs_own(tmp_path: Path) -> None:
     """As ``kubectl exec`` starts it, which gives it the container's variables and none of a rank's."""
@@ -98,6 +100,7 @@ def test_beside_the_pods_agent_it_is_torchs_own(tmp_path: Path) -> None:
     assert "[rank 0]: other: group of 1" in done.stdout
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_outside_of_a_pod_it_is_torchs_own(tmp_path: Path) -> None:
     done = run(tmp_path, "--standalone", "--nproc-per-node", "1", "train.py", "a")

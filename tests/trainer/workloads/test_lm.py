@@ -23,6 +23,7 @@ def loss(ranks: Ranks) -> float:
     return float(found[1])
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "more"),

@@ -26,6 +26,7 @@ assert not [finder for finder in sys.meta_path if "kittrain" in type(finder).__m
 """
 
 
+@pytest.mark.wide
 def test_optimizer_steps_are_counted_in_a_rank_that_imports_torch_later(tmp_path: Path) -> None:
     early = "import sys; assert 'torch' not in sys.modules, 'the hooks must not import it'"
     seen = run(tmp_path, early + TRAIN)

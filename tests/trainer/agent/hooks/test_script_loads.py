@@ -36,6 +36,7 @@ def test_the_time_of_a_file_loaded_before_the_second_step_is_recorded(tmp_path: 
     assert run_warm(tmp_path, script).loaded == 7_000_000_000
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_distributed_checkpoint_is_recorded_and_the_hooks_import_nothing(tmp_path: Path) -> None:
     script = """

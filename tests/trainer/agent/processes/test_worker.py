@@ -102,9 +102,14 @@ GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the l
             "OFF",
             "lost its peers at train.py:1 in <module>: RuntimeError: Connection closed",
         ),
-        (f"RuntimeError('{GONE}')", "DETAIL", "Traceback (most recent call last):"),
-        ("ConnectionResetError('of the script itself')", "OFF", "Traceback (most recent call last):"),
-        ("RuntimeError('shapes')", "OFF", "Traceback (most recent call last):"),
+        *(
+            pytest.param(raised, debug, "Traceback (most recent call last):", marks=pytest.mark.wide)
+            for raised, debug in [
+                (f"RuntimeError('{GONE}')", "DETAIL"),
+                ("ConnectionResetError('of the script itself')", "OFF"),
+                ("RuntimeError('shapes')", "OFF"),
+            ]
+        ),
     ],
 )
 def test_lost_peers_are_one_line(tmp_path: Path, raised: str, debug: str, expected: str) -> None:

@@ -31,6 +31,7 @@ print(len(os.listdir("/proc/self/task")))
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
 def test_preloaded_modules_start_no_thread_and_use_no_device() -> None:
@@ -61,6 +62,7 @@ HOSTILE = {
 }  # variables of the job that libraries read at import
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
 def test_a_warm_rank_has_the_state_of_a_new_interpreter_and_fresh_seeds(tmp_path: Path) -> None:

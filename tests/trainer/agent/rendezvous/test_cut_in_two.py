@@ -96,7 +96,7 @@ def agents(size: int, folder: Path, **env: str) -> Iterator[Agents]:
         yield found
 
 
-@pytest.mark.parametrize("minority", [(0,), (1,)])
+@pytest.mark.parametrize("minority", [(0,), pytest.param((1,), marks=pytest.mark.wide)])
 def test_the_majority_goes_on_and_the_others_stop_until_they_meet_again(tmp_path: Path, minority: tuple[int]) -> None:
     rest = [index for index in range(3) if index not in minority]
     with agents(3, tmp_path) as three:
@@ -117,6 +117,7 @@ def test_of_two_halves_neither_goes_on_without_a_folder(tmp_path: Path) -> None:
         assert not any(two.has_printed(index, "round of 1") for index in range(2))
 
 
+@pytest.mark.wide
 def test_of_two_halves_one_goes_on_with_a_shared_folder(tmp_path: Path) -> None:
     snapshots = tmp_path / "snapshots"
     snapshots.mkdir()

@@ -152,6 +152,7 @@ def test_a_drain_before_the_first_step_blocks_no_other_node(tmp_path: Path) -> N
         assert nodes.report()["last_recovery"] is None  # no step was taken
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not clocks.AVAILABLE, reason="needs the package libfaketime")
 def test_clocks_that_differ_by_minutes_do_no_harm(tmp_path: Path) -> None:
     with Nodes(tmp_path, STEPS, nodes="2", PET_MAX_RESTARTS="0") as nodes:

@@ -15,6 +15,7 @@ import torch
 from tests.trainer.loops import DIVIDED_SAMPLES, EPOCHS, FITS, LOOPS, LOOPS_OF_3_RANKS, LOOPS_OF_4_RANKS, STEPS, train
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 
+CORE = ("fit with all options", "ddp", "persistent workers")  # the others are the same in other combinations
 # Loops, each with a number of ranks.
 RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2), ("sharded", 3), ("DDP", 2)]
 
@@ -23,8 +24,12 @@ RESUMED_AS = [("sharded and replicated", 4), ("sharded and tensor parallel", 2),
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        *((name, 3) for name in (*LOOPS, *LOOPS_OF_3_RANKS)),  # two could not show the order of a sum
-        *((name, 4) for name in LOOPS_OF_4_RANKS),
+        # Two ranks could not show the order of a sum.
+        *(
+            pytest.param(name, 3, marks=() if name in CORE else pytest.mark.wide)
+            for name in (*LOOPS, *LOOPS_OF_3_RANKS)
+        ),
+        *(pytest.param(name, 4, marks=pytest.mark.wide) for name in LOOPS_OF_4_RANKS),
     ],
 )
 def test_a_loop_that_was_killed_and_resumed_ends_with_the_same_bits(tmp_path: Path, name: str, size: int) -> None:

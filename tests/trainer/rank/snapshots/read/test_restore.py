@@ -274,7 +274,7 @@ def restore_as_nobody(folder: Path, message: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["replicated", "sharded"])
-@pytest.mark.parametrize("newest_only", [True, False])
+@pytest.mark.parametrize("newest_only", [True, pytest.param(False, marks=pytest.mark.wide)])
 def test_all_ranks_skip_what_one_rank_finds_damaged(tmp_path: Path, kind: Kind, *, newest_only: bool) -> None:
     """Rank 1 wrote the damaged shard; of a sharded state only rank 1 reads it."""
     folder = tmp_path / "snapshots"

@@ -27,8 +27,8 @@ def newest(folder: Path) -> dict[str, Tensor]:
     "worlds",
     [
         [(2, "sharded"), (3, "sharded"), (1, "replicated")],
-        [(2, "replicated"), (3, "sharded"), (2, "sharded")],
-        [(3, "replicated"), (2, "replicated"), (1, "sharded")],
+        pytest.param([(2, "replicated"), (3, "sharded"), (2, "sharded")], marks=pytest.mark.wide),
+        pytest.param([(3, "replicated"), (2, "replicated"), (1, "sharded")], marks=pytest.mark.wide),
     ],
 )
 def test_any_world_resumes_from_any_others_snapshot(tmp_path: Path, worlds: list[tuple[int, Kind]]) -> None:

@@ -191,6 +191,7 @@ def find_nan(world: World, folder: Path) -> None:
         assert read_manifest(path).not_finite == "model/0.weight has nan"
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_each_byte_is_written_once_and_any_other_mesh_restores_it(tmp_path: Path) -> None:
     skip_without_fsdp_on_cpus()
