@@ -113,6 +113,7 @@ def imports(code: str, *blocked: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.wide
 def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
     code = """
 import kittrain

@@ -101,6 +101,7 @@ def test_workers_are_forked_from_one_process_and_each_has_random_numbers_of_its_
     assert (folder, argument) == (str(tmp_path), "-c")
 
 
+@pytest.mark.wide
 def test_where_an_import_has_started_a_thread_each_worker_imports_by_itself(tmp_path: Path) -> None:
     thread = "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
     code, output = run(tmp_path, thread + PLACES)

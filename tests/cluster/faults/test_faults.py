@@ -43,6 +43,7 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
     assert_the_report_is_up_to_date(run)
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("gpus")
 @pytest.mark.parametrize("kind", often("PyTorchJob"))
 def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
@@ -55,6 +56,7 @@ def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
         assert_complete_and_exact(run)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_a_spare_takes_the_place_of_a_deleted_pod(namespace: str, kind: str) -> None:
     run = guarded(namespace, kind)

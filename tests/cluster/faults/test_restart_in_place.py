@@ -30,6 +30,7 @@ print(time.time())
 AGAIN: Final = re.compile(r"(\S+) \[agent 1\]: started again in place, restart (\d+): the agent was killed by SIGKILL")
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("kind", "losses"), [("IndexedJob", 3), *(pytest.param(kind, 10, marks=pytest.mark.long) for kind in KINDS)]
 )

@@ -24,6 +24,7 @@ ENDS: Final = {"Complete": "Succeeded", "Completed": "Succeeded", "Succeeded": "
 SCRIPT: Final = "tests/cluster/scripts/ending.py"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_an_exit_code_means_the_same_to_all_kinds(namespace: str, kind: str) -> None:
     codes = kinds.KINDS[kind].exit_codes

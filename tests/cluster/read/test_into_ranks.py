@@ -19,6 +19,7 @@ HUB = 29400  # where node 0 listens
 TOY = ("-m", "kittrain.workloads.toy", "10000", "--samples", "256", "--batch_size", "16", "--step-time", "0.1")
 
 
+@pytest.mark.wide
 def test_into_the_ranks_of_a_job(namespace: str, tmp_path: Path) -> None:
     kitctl("submit", *job("run", namespace, "--nodes", "2", "--procs-per-node", "2", *TOY))
     until_status("run", namespace, lambda state: state["worldSize"] == 4 and (state["progress"]["step"] or 0) > 3)

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 TOY = ("-m", "kittrain.workloads.toy", "4", "--samples", "256", "--batch_size", "16")
 
 
+@pytest.mark.wide
 def test_snapshots_are_managed_through_a_helper_pod(namespace: str, tmp_path: Path) -> None:
     options = ("--kind", "IndexedJob", "--nodes", "2", "--procs-per-node", "1", "--snapshot-every", "20")
     kitctl("submit", *job("run", namespace, *options), "--wait", *TOY)

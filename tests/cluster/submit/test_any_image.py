@@ -59,11 +59,11 @@ OLDER: Final = {
     ("kind", "what"),
     [
         ("IndexedJob", ""),
-        ("PyTorchJob", ""),
+        pytest.param("PyTorchJob", "", marks=pytest.mark.wide),
         ("JobSet", ""),
         ("TrainJob", ""),
-        ("IndexedJob", "no-shell"),
-        ("IndexedJob", "older-trainer"),
+        pytest.param("IndexedJob", "no-shell", marks=pytest.mark.wide),
+        pytest.param("IndexedJob", "older-trainer", marks=pytest.mark.wide),
     ],
 )
 def test_digits_in_an_image_with_torch_alone(namespace: str, kind: str, what: str) -> None:
@@ -120,10 +120,11 @@ def test_the_default_image_trains(namespace: str) -> None:
             "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)",
             "the image has no python3 (choose one with Python 3.11 and torch 2.6, or later)",
         ),
-        (
+        pytest.param(
             "other-processor",
             "the image is for processors of another kind than the node's (choose one for both, or ",
             "the image is for another kind of processor than the machine's",
+            marks=pytest.mark.wide,
         ),
     ],
 )
@@ -142,6 +143,7 @@ def test_an_image_in_which_nothing_starts_is_told(namespace: str, image: str, to
         assert cause not in waiting.stderr.read()
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("gpus")
 def test_each_unfit_image_ends_its_job_in_one_line(namespace: str) -> None:
     for what in UNFIT:
@@ -204,7 +206,9 @@ def assert_ended_at_once(name: str, namespace: str, told: str, output: str) -> N
     assert all(one["restartCount"] == 0 for pod in pods for one in pod["status"]["containerStatuses"])
 
 
-@pytest.mark.parametrize(("trainer", "init"), [("image", "tini"), ("travels", "kit-supervisor")])
+@pytest.mark.parametrize(
+    ("trainer", "init"), [("image", "tini"), pytest.param("travels", "kit-supervisor", marks=pytest.mark.wide)]
+)
 def test_the_first_process_passes_a_stop_signal_on(namespace: str, trainer: str, init: str) -> None:
     """A deleted pod takes its snapshot, and its successor continues there."""
     image = ("--image", pushed(TRAINER_IMAGE), "--trainer", trainer)
@@ -228,6 +232,7 @@ def test_what_render_prints_is_applied_and_deleted_by_kubectl(namespace: str) ->
     until(lambda: left_in(namespace) == set())
 
 
+@pytest.mark.wide
 def test_a_job_keeps_the_trainer_that_it_was_submitted_with(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a newer kitctl does to it, and to other jobs of the namespace."""
     endless = ("--", "-m", "kittrain.workloads.toy", "10000", "1", "--step-time", "0.1")

@@ -33,6 +33,7 @@ def submitted(namespace: str, folder: Path, *lines: str, size: int = 1, seconds:
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.long), 1 << 20])
 def test_one_pod_installs_and_a_replacement_finds_it(namespace: str, tmp_path: Path, size: int) -> None:
     output = submitted(namespace, tmp_path, "alpha", size=size, seconds=40)

@@ -68,6 +68,7 @@ def test_a_submitted_job_has_its_secret_mounted(namespace: str, kind: str) -> No
     until(lambda: "run-rendezvous" not in kubectl("get", "secrets", "-n", namespace, "-o", "name"))
 
 
+@pytest.mark.wide
 def test_a_job_that_requires_a_secret_does_not_run_without(namespace: str) -> None:
     options = ("--set", "security.rendezvousSecret=require", "--set", "security.reportStatus=false", *SHORT)
     kubectl("apply", "-f", "-", given=rendered(namespace, "IndexedJob", *options, name="run"))

@@ -46,6 +46,7 @@ def submitted(namespace: str, name: str, folder: Path, seconds: int, *words: str
     )
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("size", [pytest.param(SMALL, marks=pytest.mark.long), LARGE])
 def test_a_replacement_gets_the_submitted_files_even_if_the_folder_has_changed(
     namespace: str, tmp_path: Path, size: int
@@ -67,6 +68,7 @@ def test_a_replacement_gets_the_submitted_files_even_if_the_folder_has_changed(
     assert "in /workspace" in logs
 
 
+@pytest.mark.wide
 def test_only_what_has_changed_is_sent_again(namespace: str, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     project(folder, LARGE)
