@@ -164,7 +164,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         r"^killed by SIGBUS",
         fix=f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that",
-        seen="killed by SIGBUS at train.py:7: mapped memory could not be allocated",
+        seen="killed by SIGBUS at train.py:7: mapped memory is not there: its file was truncated, or ...",
     ),
     Cause(
         r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory|not enough memory",
@@ -232,6 +232,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"Read-only file system",
         fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
         seen="OSError: [Errno 30] Read-only file system: 'runs'",
+    ),
+    Cause(
+        r"can't start new thread|pthread_create failed|fork: (?:retry: )?Resource temporarily unavailable",
+        fix="the limit of processes and threads is reached: fewer data loader workers, OMP_NUM_THREADS=1, or a higher "
+        "limit (ulimit -u; of pods podPidsLimit of their kubelet)",
+        seen="RuntimeError: can't start new thread",
     ),
     Cause(
         r"Too many open files|received \d+ items of ancdata",

@@ -113,7 +113,7 @@ CASES = {
     ),
     "a mapping without memory": Case(
         MAPPED,
-        "killed by SIGBUS at train.py:8 in read: mapped memory could not be allocated (/dev/shm has ",
+        "killed by SIGBUS at train.py:8 in read: mapped memory is not there: its file was truncated, or ",
         "sharedMemory",
     ),
     "an instruction": Case(

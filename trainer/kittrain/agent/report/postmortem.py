@@ -20,7 +20,7 @@ from kittrain.system.texts import kept_error, kept_traceback
 # Explanations of the signals that a crash causes.
 FAULTS: Final = {
     signal.SIGSEGV: "invalid memory access in native code",
-    signal.SIGBUS: "mapped memory could not be allocated",
+    signal.SIGBUS: "mapped memory is not there: its file was truncated, or what holds it is full",
     signal.SIGILL: "an instruction that this CPU does not support",
     signal.SIGFPE: "division by zero in native code",
     signal.SIGABRT: "native code aborted",
