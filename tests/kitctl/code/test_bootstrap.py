@@ -171,12 +171,14 @@ def is_text(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
-def test_a_second_program_of_the_pod_finds_it_unpacked(image: Image) -> None:
+def test_a_second_program_of_the_pod_finds_it_unpacked_and_compiled(image: Image) -> None:
     image.add_torch()
     first, *_ = image.probed("probe")
-    written = first.stat().st_mtime_ns
+    files = (first, *first.parent.glob("__pycache__/__init__.*.pyc"))
+    written = [file.stat().st_mtime_ns for file in files]
     assert image.probed("probe")[0] == first
-    assert first.stat().st_mtime_ns == written
+    assert [file.stat().st_mtime_ns for file in files] == written
+    assert len(files) == 2
 
 
 def test_a_damaged_copy_is_replaced(image: Image) -> None:
