@@ -66,13 +66,13 @@ def counted(ledger: Ledger, ids: RecordedIds, order: Order) -> dict[int, Counter
     return counts
 
 
-def undisturbed(workload: Sequence[str], folder: Path, *, ranks: int = 1) -> Path:
+def undisturbed(workload: Sequence[str], folder: Path, *, ranks: int = 1, **env: str) -> Path:
     """Run ``toy`` without faults; returns its snapshot folder, with its records in ``record``."""
     option, module, *words = workload
     assert option == "-m"
     whole = folder / "undisturbed"
     whole.mkdir()
-    shared = {"KIT_SNAPSHOT_DIR": str(whole), "OMP_NUM_THREADS": "1"}
+    shared = {"KIT_SNAPSHOT_DIR": str(whole), "OMP_NUM_THREADS": "1", **env}
     world = Ranks(whole, module, *words, "--record", str(whole / "record"), **shared)
     assert world.run(ranks) == [0] * ranks, world.log.read_text()
     return whole

@@ -216,6 +216,9 @@ class Policy(Record):
     on_non_finite: Sent[Literal["warn", "stop"]] = "warn"
     """What a loss does that is NaN or infinite: ``stop`` ends the job with that step as its reason. The last finite
     snapshot stays in any case."""
+    survivors: Sent[Literal["restart", "live"]] = "restart"
+    """What becomes of the other ranks when one is lost: ``restart`` starts them anew from the last snapshot, ``live``
+    keeps their processes and their state in memory, and repeats no finished step: for ``Training.fit()`` on CPUs."""
 
     interruption_notice: Sent[
         Annotated[

@@ -37,6 +37,7 @@ KIT_RUN_ID: Final = "KIT_RUN_ID"
 KIT_MEMORY_DIR: Final = "KIT_MEMORY_DIR"  # where it keeps copies of its state
 KIT_PROGRESS_FILE: Final = "KIT_PROGRESS_FILE"  # what rank 0 reports
 KIT_HEARTBEAT_FILE: Final = "KIT_HEARTBEAT_FILE"  # how far it is
+KIT_ROUND_PIPE: Final = "KIT_ROUND_PIPE"  # where it tells a rank that outlives its round of the next one
 KIT_FINISHED_FILE: Final = "KIT_FINISHED_FILE"  # a script creates it when it has finished
 KIT_PRIVATE_FOLDER: Final = "KIT_PRIVATE_FOLDER"  # the working folder, if other nodes have one of their own
 

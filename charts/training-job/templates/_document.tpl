@@ -60,6 +60,7 @@ from them is in the document (`training-job.document`).
       "hangTimeout": "auto",
       "lostAfter": "3s",
       "onNonFinite": "warn",
+      "survivors": "restart",
       "interruptionNotice": ""
     },
     "metrics": {

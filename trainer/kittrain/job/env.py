@@ -91,9 +91,10 @@ class RankEnv(JobEnv):
     local_rank: int = 0
     world_size: int = 1
     local_world_size: int = 1
-    memory_dir: Path | None = None  # set by the agent for its own ranks, as are the next two
+    memory_dir: Path | None = None  # set by the agent for its own ranks, as are the next three
     progress_file: Path | None = None
     heartbeat_file: Path | None = None
+    round_pipe: Path | None = None
 
     @property
     def distributed(self) -> bool:
@@ -141,6 +142,7 @@ def rank_env(environ: Mapping[str, str] = os.environ) -> RankEnv:
         memory_dir=_path(environ, variables.KIT_MEMORY_DIR),
         progress_file=_path(environ, variables.KIT_PROGRESS_FILE),
         heartbeat_file=_path(environ, variables.KIT_HEARTBEAT_FILE),
+        round_pipe=_path(environ, variables.KIT_ROUND_PIPE),
     )
 
 

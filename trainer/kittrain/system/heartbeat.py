@@ -59,7 +59,10 @@ _SPENT: Final = struct.Struct(f"<{len(Phase)}d")  # seconds in each phase of the
 _SPENT_AT: Final = _FILES_AT + heartbeat_files.SIZE
 _NOT_FINITE: Final = struct.Struct("<Q")  # the step at which the hooks have seen a parameter that is not; 0: never
 _NOT_FINITE_AT: Final = _SPENT_AT + _SPENT.size
-SIZE: Final = _NOT_FINITE_AT + _NOT_FINITE.size
+# Whether the rank can go on in another round, and how many rounds it has left, its processes' groups aborted.
+_ROUNDS: Final = struct.Struct("<QQ")
+_ROUNDS_AT: Final = _NOT_FINITE_AT + _NOT_FINITE.size
+SIZE: Final = _ROUNDS_AT + _ROUNDS.size
 READS: Final = 3  # of a page that its rank changes meanwhile
 
 
@@ -75,6 +78,30 @@ class HeartbeatWriter:
         self._since = time.monotonic()
         self._spent = [0.0] * len(Phase)
         self._first = [0.0] * len(Phase)
+        self._survives = self._left = 0
+
+    def renew(self) -> None:
+        """Count the time anew: this rank is in another round."""
+        if self._page is None:
+            return
+        self._spent, self._first = [0.0] * len(Phase), [0.0] * len(Phase)
+        self._phase, self._since = Phase.STARTING, time.monotonic()
+        _SPENT.pack_into(self._page, _SPENT_AT, *self._spent)
+        _FIRST.pack_into(self._page, _NOW.size, *self._first)
+
+    def survives(self, can: bool) -> None:  # noqa: FBT001  what it says
+        """Whether this rank can go on in another round if others of its round are lost now."""
+        self._survives = int(can)
+        self._write_rounds()
+
+    def left(self, number: int) -> None:
+        """So many rounds have ended for this rank, and it waits for nobody any more."""
+        self._left = number
+        self._write_rounds()
+
+    def _write_rounds(self) -> None:
+        if self._page is not None:
+            _ROUNDS.pack_into(self._page, _ROUNDS_AT, self._survives, self._left)
 
     def beat(self, phase: Phase, *, step: int | None = None) -> None:
         """Enter a phase; ``step`` is the number of finished steps, if it changed."""
@@ -262,6 +289,8 @@ class HeartbeatState:
         separate: processes of the group that its own processes have formed apart from the job; 0: none.
         not_finite: the step at which a parameter was seen that is not finite, in a loop of the script's own; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
+        survives: whether it can go on in another round if others of its round are lost.
+        left: how many rounds it has left without ending.
     """
 
     beats: int
@@ -279,6 +308,8 @@ class HeartbeatState:
     since: float = 0.0
     spent: tuple[float, ...] = (0.0,) * len(Phase)
     files: Files = NO_FILES
+    survives: bool = False
+    left: int = 0
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -295,9 +326,10 @@ class HeartbeatState:
         calls, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
         (not_finite,) = _NOT_FINITE.unpack_from(page, _NOT_FINITE_AT)
+        survives, left = _ROUNDS.unpack_from(page, _ROUNDS_AT)
         phase = Phase(number)
-        updates = (steps or by_hand) if phase < Phase.RESTORING else 0
-        if calls and phase < Phase.RESTORING:  # the library's loop has not begun
+        updates = (steps or by_hand) if phase < Phase.RESTORING and not left else 0
+        if calls and phase < Phase.RESTORING and not left:  # the library's loop has not begun
             beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
         else:
             first, timed, not_finite = (*first[: Phase.SCRIPT], 0.0), step, 0
@@ -313,6 +345,8 @@ class HeartbeatState:
             not_finite=not_finite,
             since=since,
             spent=spent,
+            survives=bool(survives),
+            left=left,
             **seen,
         )
 

@@ -21,6 +21,11 @@ def set_collective_timeout(timeout: timedelta) -> None:
     (public or distributed_c10d._set_pg_timeout)(timeout)  # noqa: SLF001
 
 
+def has_one_group() -> bool:
+    """Whether the default process group is the only one."""
+    return len(distributed_c10d._world.pg_map) == 1  # noqa: SLF001
+
+
 def ignored_by_ddp(model: nn.Module) -> Sequence[str]:
     """The parameters and buffers that DDP neither broadcasts nor averages, by name, as set by the model's author."""
     names: Sequence[str] = getattr(model, "_ddp_params_and_buffers_to_ignore", ())

@@ -74,6 +74,8 @@ class Record:
         ids = self._batches.popleft()
         if not step.ids:  # a rank without samples loads one of weight 0
             ids = []
+        while ids != step.ids[: len(ids)] and self._batches:  # of a step that the loss of other ranks has cut short
+            ids = self._batches.popleft()
         while len(ids) < len(step.ids):  # one batch per virtual rank
             ids += self._batches.popleft()
         facts = {"generation": step.generation, "step": step.number, "ids": ids, "loss": step.loss}

@@ -12,7 +12,7 @@ import selectors
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ MAX_LINE: Final = 1 << 16  # bytes; longer lines are split
 BAR_SECONDS: Final = 5.0  # between two forwarded states of a progress bar
 REMEMBERED: Final = 100  # lines per rank, for its failure message
 REMEMBERED_BYTES: Final = 4096  # per line
+NO_RANKS: Final[Mapping[int, int]] = {}
 
 
 class _Stream:
@@ -31,7 +32,6 @@ class _Stream:
         os.mkfifo(pipe, 0o600)
         # Also open for writing: so the pipe never reaches EOF, and open() on the other end never blocks.
         self.fd = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
-        self._prefix = f"[rank {rank}]: ".encode()
         self._rest = b""
         self._bar_sent = -BAR_SECONDS  # the last progress bar, in ``time.monotonic()``
         self.rank = rank
@@ -75,7 +75,8 @@ class _Stream:
     def _emit(self, lines: list[bytes]) -> None:
         if not lines:
             return
-        console.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        prefix = f"[rank {self.rank}]: ".encode()
+        console.write(b"".join(prefix + line + b"\n" for line in lines))
         self.recent += (line[-REMEMBERED_BYTES:] for line in lines)
         if self.tapped is not None:
             self.tapped += [line.decode(errors="replace") for line in lines]
@@ -102,30 +103,43 @@ class RankLogs:
         self._recent: dict[int, deque[bytes]] = {}
         self._finished = threading.Event()
         self._thread: threading.Thread | None = None
+        self._wake = os.pipe()
 
-    def begin(self, ranks: Sequence[int]) -> Path:
-        """Start a round; returns a new folder with a pipe ``<rank>.pipe`` for each rank."""
-        self.finish()
+    def begin(self, ranks: Sequence[int], *, kept: Mapping[int, int] = NO_RANKS) -> Path:
+        """Start a round; returns a new folder with a pipe ``<rank>.pipe`` for each new rank.
+
+        Args:
+            ranks: of this node.
+            kept: those that go on from the last round, with their numbers there; they have their pipes.
+        """
+        self.finish(kept.values())
         self._rounds += 1
         folder = self._scratch / f"round-{self._rounds}"
         folder.mkdir()
-        for rank in ranks:
-            self._streams.append(_Stream(folder / f"{rank}.pipe", rank=rank))
+        former = {stream.rank: stream for stream in self._streams}
+        self._streams = [
+            former[kept[rank]] if rank in kept else _Stream(folder / f"{rank}.pipe", rank=rank) for rank in ranks
+        ]
+        for stream, rank in zip(self._streams, ranks, strict=True):
+            stream.rank = rank
         self._recent = {stream.rank: stream.recent for stream in self._streams}
         self._finished.clear()
         self._thread = threading.Thread(target=self._run, name="rank-logs", daemon=True)
         self._thread.start()
         return folder
 
-    def finish(self) -> None:
-        """Forward the last lines of the ended ranks; does nothing between rounds."""
+    def finish(self, kept: Iterable[int] = ()) -> None:
+        """Forward the last lines of the ended ranks; those that are kept wait for the next round, and are not heard."""
         if self._thread:
             self._finished.set()
+            os.write(self._wake[1], b"\n")  # it may wait for output: others wait for this
             self._thread.join()
             self._thread = None
-            for stream in self._streams:
+        going_on = frozenset(kept)
+        for stream in self._streams:
+            if stream.rank not in going_on:
                 stream.close()
-            self._streams.clear()
+        self._streams = [stream for stream in self._streams if stream.rank in going_on]
 
     def last(self, rank: int) -> list[str]:
         """The last lines of a rank of this or the last round, oldest first."""
@@ -147,6 +161,9 @@ class RankLogs:
         with selectors.DefaultSelector() as selector:
             for stream in self._streams:
                 selector.register(stream.fd, selectors.EVENT_READ, stream)
+            selector.register(self._wake[0], selectors.EVENT_READ)
             while not self._finished.is_set():
-                for key, _ in selector.select(timeout=0.1):
-                    key.data.forward()
+                for key, _ in selector.select():
+                    if key.data:
+                        key.data.forward()
+            os.read(self._wake[0], 1)

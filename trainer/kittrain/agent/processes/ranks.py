@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,17 @@ class RankFiles:
     def heartbeat(self) -> Path:
         """Its heartbeat."""
         return self.folder / f"{self.rank}.heartbeat"
+
+    @property
+    def rounds(self) -> Path:
+        """The pipe by which a rank that outlives its round is told of the next one."""
+        return self.folder / f"{self.rank}.rounds"
+
+    def move(self, other: RankFiles) -> None:
+        """Its files become those of another round; an error is that of one round only."""
+        for one in self.folder.glob(f"{self.rank}.*"):
+            if one != self.error:
+                one.rename(other.folder / f"{other.rank}{one.name.removeprefix(str(self.rank))}")
 
     @property
     def environment(self) -> Path:
@@ -160,8 +171,18 @@ class RankProcesses:
             if process.poll() is None:
                 os.kill(process.pid, number)
 
-    def stop(self, timeout: float) -> None:
-        """Stop them and their descendants: SIGTERM, then SIGKILL after ``timeout`` seconds."""
+    def stop(self, timeout: float, *, but: Collection[int] = ()) -> None:
+        """Stop them and their descendants: SIGTERM, then SIGKILL after ``timeout`` seconds.
+
+        Args:
+            timeout: see above.
+            but: process ids of ranks that go on.
+        """
+        ending = RankProcesses()
+        ending._processes = [process for process in self._processes if process.pid not in but]
+        ending._stop(timeout)
+
+    def _stop(self, timeout: float) -> None:
         self.signal(signal.SIGTERM)
         deadline = time.monotonic() + timeout
         while None in self.exit_codes() and time.monotonic() < deadline:

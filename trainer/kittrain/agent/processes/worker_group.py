@@ -10,7 +10,7 @@ from typing import Any, Final
 from torch.distributed.elastic.agent.server.api import WorkerGroup, WorkerSpec
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from kitjob.variables import KIT_FINISHED_FILE
+from kitjob.variables import KIT_FINISHED_FILE, KIT_ROUND_PIPE
 from kittrain.agent.processes.ranks import RankFiles
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.job.env import NodeEnv
@@ -54,7 +54,7 @@ def rank_environment(group: Any, worker: Any, *, restarts: int, files: RankFiles
         "KIT_HEARTBEAT_FILE": str(files.heartbeat),
         KIT_FINISHED_FILE: str(files.finished),
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
-    }
+    } | ({KIT_ROUND_PIPE: str(files.rounds)} if files.rounds.exists() else {})
 
 
 def process_failures(

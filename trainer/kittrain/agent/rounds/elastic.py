@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import Any, Final
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 
 from kitjob.report import Progress
+from kittrain.agent.processes.kept_ranks import KeptRanks, LivingRank
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.rank_watch import RankWatch
-from kittrain.agent.processes.ranks import RankFiles, RankProcesses, Starter
+from kittrain.agent.processes.ranks import Process, RankFiles, RankProcesses, Starter
 from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
 from kittrain.agent.rendezvous.interface import LOST, JobEnded, Rendezvous, RoundOver
 from kittrain.agent.report.drain_outcome import DrainOutcome, drained_reason
@@ -68,9 +69,10 @@ class NodeAgent(ElasticAgent):
         budget: the restart budget; outlives this agent.
         reporter: publishes the job's report.
         on_failure: called with each round's failure and its outcome.
+        kept: this node's ranks that outlive rounds, and connections; None: none does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what an agent works with
         self,
         rendezvous: Rendezvous,
         *,
@@ -81,6 +83,7 @@ class NodeAgent(ElasticAgent):
         budget: Budget,
         reporter: Reporter,
         on_failure: Callable[[Ending], None],
+        kept: KeptRanks | None = None,
     ) -> None:
         super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
@@ -100,6 +103,7 @@ class NodeAgent(ElasticAgent):
             rendezvous, logs, timeout=node.job.policy.hang_seconds, log=partial(log, node.node_index)
         )
         self._ranks = RankProcesses()
+        self._kept = kept
         self._orphans = OrphanReaper()
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
@@ -160,21 +164,54 @@ class NodeAgent(ElasticAgent):
         """See the base class."""
         self._drain_outcome.begin(len(worker_group.workers))
         ranks = [worker.global_rank for worker in worker_group.workers]
-        folder = self._logs.begin(ranks)
+        kept = self._kept.begin() if self._kept else {}
+        folder = self._logs.begin(ranks, kept={ranks[number]: one.files.rank for number, one in kept.items()})
         self._files = [RankFiles(folder, rank) for rank in ranks]
         self._ranks = RankProcesses()
         self._orphans = OrphanReaper()
         self._postmortem = Postmortem()
         began = self._history.ranks_start()
         restarts = worker_group.spec.max_restarts - self.remaining_restarts
-        heartbeats = [heartbeat.prepare(files.heartbeat) for files in self._files]
         paths = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        for worker, files in zip(worker_group.workers, self._files, strict=True):
+        for number, (worker, files) in enumerate(zip(worker_group.workers, self._files, strict=True)):
+            if number in kept:
+                kept[number].files.move(files)
+            else:
+                self._prepare(files)
             env = rank_environment(worker_group, worker, restarts=restarts, files=files)
             files.environment.write_text(json.dumps(with_packages(paths | env, self._node.packages)))
-            self._ranks.add(self._starter.start(env, files.pipe))
+            self._ranks.add(self._begin(number, env, files, kept.get(number)))
+        heartbeats = [files.heartbeat for files in self._files]
         self._watch.begin(dict(zip(ranks, zip(self._ranks.pids, heartbeats, strict=True), strict=True)), began=began)
         return dict(enumerate(self._ranks.pids))
+
+    def _prepare(self, files: RankFiles) -> None:
+        """Make the files that a rank that starts shares with this agent, besides its output."""
+        heartbeat.prepare(files.heartbeat)
+        if self._kept and self._handler.use_agent_store:
+            os.mkfifo(files.rounds, 0o600)
+
+    def _begin(self, number: int, env: Mapping[str, str], files: RankFiles, kept: LivingRank | None) -> Process:
+        """Start a rank, or tell one that goes on which one it is now."""
+        if kept is not None:
+            kept.files = files
+            if not kept.begin(env):
+                os.kill(kept.process.pid, signal.SIGKILL)  # it does not listen: the next round replaces it
+            return kept.process
+        process = self._starter.start(env, files.pipe)
+        if self._kept and files.rounds.exists():
+            self._kept.add(number, LivingRank(process=process, files=files))
+        return process
+
+    def _stop(self, timeout: float, *, all_of_them: bool) -> None:
+        """Stop the ranks, in so many seconds; unless it is all of them, those go on that can."""
+        if self._kept and not all_of_them:
+            self._kept.leave()
+            self._ranks.stop(timeout, but=self._kept.pids)
+            self._logs.finish([one.files.rank for one in self._kept.waiting.values()])
+        else:
+            self._ranks.stop(timeout)
+            self._logs.finish()
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
@@ -247,8 +284,7 @@ class NodeAgent(ElasticAgent):
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed)
-        self._ranks.stop(LOST_STOP_TIMEOUT)
-        self._logs.finish()
+        self._stop(LOST_STOP_TIMEOUT, all_of_them=agreed or self._drain.requested)
         self._resolve_failure(self._failures(worker_group), noticed=noticed)
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         return RunResult(state=WorkerState.FAILED, failures=failures)
@@ -264,8 +300,7 @@ class NodeAgent(ElasticAgent):
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._history.fault(self._handler.reason, at=noticed, hang=True)
-        self._ranks.stop(LOST_STOP_TIMEOUT)
-        self._logs.finish()
+        self._stop(LOST_STOP_TIMEOUT, all_of_them=True)
         hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
         self._resolve_failure([hang], noticed=noticed, step=step)
         return RunResult(state=WorkerState.FAILED)
@@ -289,9 +324,11 @@ class NodeAgent(ElasticAgent):
         """See the base class: at once if ranks are lost, else within the grace period."""
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
-        agreed = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes() or not self._handler.lost
-        self._ranks.stop(max(self._stop_timeout - self._drain.age(), 0.0) if agreed else LOST_STOP_TIMEOUT)
-        self._logs.finish()
+        drained = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes()
+        agreed = drained or not self._handler.lost
+        timeout = max(self._stop_timeout - self._drain.age(), 0.0) if agreed else LOST_STOP_TIMEOUT
+        waiting = bool(self._kept and self._kept.waiting)  # then the hub's word that the round is over is on its way
+        self._stop(timeout, all_of_them=drained or not (self._handler.lost or waiting))
 
     def exit_barrier(self) -> None:
         """Wait until the ranks of all nodes are done: the store and the hub must outlive them, however long that takes.

@@ -14,6 +14,7 @@ from typing import Final
 import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
+from kittrain.agent.processes.kept_ranks import KeptRanks
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.ranks import Starter
 from kittrain.agent.processes.zygote import Zygote
@@ -80,6 +81,7 @@ class Supervisor:
         self._lost_for = ""  # the last logged reason for having no rendezvous
         self._budget = Budget(max_restarts=node.job.policy.max_restarts, snapshot_dir=node.snapshot_dir)
         self._logs = RankLogs(scratch)
+        self._kept = KeptRanks() if node.job.policy.survivors == "live" else None
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
         sink = sink_of(node.run.report, self._log, os.environ)
@@ -104,6 +106,8 @@ class Supervisor:
         else:
             return ending
         finally:
+            if self._kept:
+                self._kept.stop()  # they wait for a round that does not come
             self._reporter.stop()
 
     def _check_host(self) -> Ending | None:
@@ -173,6 +177,7 @@ class Supervisor:
             budget=self._budget,
             reporter=self._reporter,
             on_failure=self._record_failure,
+            kept=self._kept,
         )
         try:
             result = agent.run()

@@ -7,8 +7,10 @@ rank does not see rank 0's folder, rank 0 writes everything; that needs a replic
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,10 +19,12 @@ from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
 from kittrain.rank.snapshots.folder.candidates import Candidates
 from kittrain.rank.snapshots.folder.chain import Chain, Committed, Pending
 from kittrain.rank.snapshots.folder.compatibility import Identity, order_differences, same_order
+from kittrain.rank.snapshots.folder.ledger import LedgerError
 from kittrain.rank.snapshots.folder.restore_order import RestorePoint
 from kittrain.rank.snapshots.folder.retention import Retention
-from kittrain.rank.snapshots.folder.snapshot import REST
-from kittrain.rank.snapshots.read import restore
+from kittrain.rank.snapshots.folder.snapshot import REST, Manifest
+from kittrain.rank.snapshots.read import restore, survivors
+from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.snapshots.write import finish
@@ -70,12 +74,13 @@ class SnapshotManager:
         return self
 
     def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+        self, _type: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         """A single rank publishes what it has written; several ranks cannot agree any more if one of them failed."""
         if self._pending and self._world.size == 1:
             self._publish(self._pending)
-        self._background.shutdown()
+        # A rank that outlives its round does not wait for a snapshot that is not going to be published.
+        self._background.shutdown(wait=error is None or self._world.rounds is None)
         self._memory.close()
 
     @property
@@ -109,13 +114,7 @@ class SnapshotManager:
         """
         found = None
         if self._folder is not None:
-            claim = self._archive.claim if self._archive else int
-            claimed = self._world.attempt(claim, SnapshotError, StorageUnavailableError)
-            self.generation = self._world.broadcast_value(claimed, int)
-            self._chain = Chain(self._world, self._identity, generation=self.generation)
-            self._writer.main_only = not shared_folder.is_shared(
-                self._world, self._folder, self.generation, sharded=self._state.sharded
-            )
+            self._claim(self._folder)
             found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
         if found is None:
             self._own.begin(self._order.seed)
@@ -126,6 +125,65 @@ class SnapshotManager:
         ranks = manifest.world_size if same_order(manifest, self._order) else 0
         self._own.restore(found.extras, ranks=ranks, same=ranks == self._world.size, seed=seed)
         return self._chain.cursor
+
+    def outlive(self, brought: Brought | None, change: Callable[[], None]) -> Brought | None:
+        """Take the state of the ranks that have outlived their round; None if all ranks are new: then ``restore``.
+
+        The newest snapshot only tells which part of the history is on disk: its state is not read.
+
+        Args:
+            brought: by this rank; None if its process is new.
+            change: called before this rank's state is changed.
+
+        Raises:
+            StatesDifferError: the state of none of them can be used.
+            SnapshotError: the snapshots do not belong to it.
+        """
+        world = self._world
+        own = brought.cursor if brought is not None else None
+        steps = None if own is None else self._order.step(own)
+        source = survivors.agree(world, steps, outlived=brought is not None)
+        if source is None:
+            return None
+        agreed = world.broadcast_value(brought, Brought, source=source)
+        assert agreed.cursor
+        step = self._order.step(agreed.cursor)
+        if self._folder is not None:
+            self._claim(self._folder)
+            self._continue_from(agreed)
+        survivors.share(world, self._state, source=source, has=steps == step, change=change)
+        self._own.outlive(self._order.seed, step)
+        self._reached, self._on_disk = agreed.cursor, False
+        return agreed
+
+    def _claim(self, folder: Path) -> None:
+        """Claim a generation for all ranks."""
+        claim = self._archive.claim if self._archive else int
+        claimed = self._world.attempt(claim, SnapshotError, StorageUnavailableError)
+        self.generation = self._world.broadcast_value(claimed, int)
+        self._chain = Chain(self._world, self._identity, generation=self.generation)
+        self._writer.main_only = not shared_folder.is_shared(
+            self._world, folder, self.generation, sharded=self._state.sharded
+        )
+
+    def _continue_from(self, agreed: Brought) -> None:
+        """Find the newest snapshot, and add what was trained since. All ranks: snapshots are due at the same steps."""
+        candidates = self._candidates()
+
+        def newest() -> list[Manifest]:
+            return list(islice(candidates.compatible(), 1)) if candidates else []
+
+        found = self._world.attempt(newest, SnapshotError, StorageUnavailableError)
+        for manifest in self._world.broadcast_value(found, list[Manifest]):
+            self._chain.resume_from(manifest, manifest)
+        try:
+            self._chain.outlive(agreed.rounds, agreed.cursor or Cursor())
+        except LedgerError as error:
+            raise SnapshotError(f"the ranks that are left do not continue the snapshots: {error}") from error
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until what this rank publishes is published, or has failed; returns whether it is."""
+        return self._publishing is None or bool(wait([self._publishing], timeout).done)
 
     def prepare(self) -> None:
         """Allocate the memory for snapshots and copies, once the first step has created the optimizer's state."""

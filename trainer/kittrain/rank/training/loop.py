@@ -12,6 +12,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training import batchnorm
@@ -19,6 +20,7 @@ from kittrain.rank.training.gradients import AveragedGradients, Gradients, Loss,
 from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import NO_METRICS, OnStep, Session
 from kittrain.rank.training.step_sync import PendingMean
+from kittrain.rank.training.survival import Survival
 from kittrain.rank.training.virtual_ranks import VirtualRanks
 from kittrain.rank.world.data import Data
 from kittrain.rank.world.distributed import World
@@ -85,16 +87,22 @@ class Training:
         self._check_options()
         self._scaler = GradScaler(self.world.device.type) if self.autocast == torch.float16 else None
         model = self.model.to(self.world.device)
-        state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self._scaler)
-        self._replicas = ReplicaState(state.parameter_names, self.world.print)
-        self._session = Session(
+        self._state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self._scaler)
+        self._survival = Survival(self.world, self._state, ddp=self.ddp)
+        self._session = self._new_session()
+
+    def _new_session(self, brought: Brought | None = None) -> Session:
+        """One for each round; the state's own objects stay."""
+        self._replicas = ReplicaState(self._state.parameter_names, self.world.print)
+        return Session(
             self.world,
-            state,
+            self._state,
             self.data.order,
             Plan(epochs=self.epochs, steps_per_epoch=self.data.order.steps_per_epoch),
             snapshot_every=self.snapshot_every,
             on_step=self.on_step,
             own=RankState(self.world.rank, replicas=self._replicas),
+            brought=brought,
         )
 
     def fit(self) -> None:
@@ -107,21 +115,45 @@ class Training:
             SnapshotError: the snapshots cannot be used, or the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
         """
+        survival = self._survival
+        survival.check()
+        while True:
+            try:
+                self._train()
+            except RuntimeError as error:
+                if not survival.outlives(error, self._session):
+                    raise
+            else:
+                return
+            self._session = self._new_session(survival.rejoin(self._session))  # not within except: it holds the frames
+
+    def _train(self) -> None:
+        """Train until the end of the last epoch, or of this round."""
         metrics: Mapping[str, float] = {}
+        survival = self._survival
         with self._session as session:
             begin, order = session.cursor, self.data.order
             session.begin(begin.epoch, f", {order.batch} samples per step")
+            session.report_left(survival.take_left())
             gradients = self._gradients()
             self._replicas.apply()
             self.world.heartbeat.beat(Phase.DATA, step=session.steps)
+            survival.begin()
             for span, parts in zip(order.spans(begin, self.epochs), gradients.batches(begin, self.epochs), strict=True):
-                mean = self._train_step(gradients, parts)
                 ids = [sample for part in parts for sample in part.ids]
+                if survival.possible:
+                    survival.step(session.step(order.after(span), ids=ids, size=span.size, epoch=span.epoch))
+                mean = self._train_step(gradients, parts)
                 session.send(order.after(span), mean, ids=ids, size=span.size, epoch=span.epoch)
                 metrics = self._evaluate(span.epoch)
                 if session.cursor.epoch == self.epochs:
                     break
-                session.save_or_drain(metrics)
+                if metrics:
+                    with survival.not_within():  # they are nowhere else
+                        session.save_or_drain(metrics)
+                else:
+                    session.save_or_drain()
+            survival.end()
             session.finish(metrics)
 
     def log(self, **metrics: Tensor | float) -> None:
@@ -167,9 +199,11 @@ class Training:
         self.optimizer.zero_grad()
         mean = gradients.backward(parts, self._session.message)
         beat(Phase.UPDATING)
+        self._survival.updating = True
         self._update()
         if self.scheduler:
             self.scheduler.step()
+        self._survival.updating = False
         return mean
 
     def _update(self) -> None:
@@ -191,9 +225,14 @@ class Training:
         due = self.evaluate_every is not None and session.steps % self.evaluate_every == 0
         if not ended and not due:
             return NO_METRICS
-        metrics: dict[str, float] = {}
         self.world.heartbeat.beat(Phase.EVALUATING)
         session.flush()
+        with self._survival.not_within():  # in the script's own code
+            return self._evaluated(epoch, ended=ended, due=due)
+
+    def _evaluated(self, epoch: int, *, ended: bool, due: bool) -> Mapping[str, float]:
+        session = self._session
+        metrics: dict[str, float] = {}
         if due and self.on_evaluate:
             metrics |= {name: float(value) for name, value in self.on_evaluate(session.steps).items()}
             session.report.evaluation(session.steps, metrics)

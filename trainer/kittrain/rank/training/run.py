@@ -86,6 +86,8 @@ class Run:
 
     def __enter__(self) -> Self:
         self._session.__enter__()
+        if self._world.env.job.policy.survivors == "live":
+            self._world.print("note: all ranks are restarted if one is lost: policy.survivors is for Training.fit()")
         self._entered = True
         self._taken.cursor = self._session.cursor
         self._epoch = self._session.cursor.epoch

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
@@ -14,7 +15,9 @@ from torch import Tensor
 
 from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.completion import mark_finished
+from kittrain.rank.snapshots.folder.chain import Life
 from kittrain.rank.snapshots.manager import SnapshotManager
+from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training.loss_watch import LossWatch
@@ -50,10 +53,12 @@ class Session:
         snapshot_every: steps between snapshots; None is the environment's.
         on_step: see ``Training``.
         own: what each rank saves besides; None is its random number generators only.
+        brought: what this rank brings from a round that it has outlived; None: its process is new.
 
     Attributes:
         cursor: of the data, after the last step.
         report: progress.
+        entered: whether there is a state to train on.
 
     Raises:
         ValueError: there are no steps between snapshots.
@@ -69,6 +74,7 @@ class Session:
         snapshot_every: int | None = None,
         on_step: OnStep | None = None,
         own: RankState | None = None,
+        brought: Brought | None = None,
     ) -> None:
         every = world.env.job.snapshots.every_steps if snapshot_every is None else snapshot_every
         if every < 1:
@@ -87,6 +93,9 @@ class Session:
         self._request = StopRequest()
         self._stack = ExitStack()
         self._begin = self.cursor = Cursor()
+        self._brought = brought
+        self._agreed: Brought | None = None
+        self.entered = False
         self._plan = plan
         self.report = ProgressReporter(world, plan)
 
@@ -95,10 +104,24 @@ class Session:
             for one in (self._request, self.report, self._snapshots):
                 stack.enter_context(one)
             self._world.heartbeat.beat(Phase.RESTORING)
-            self._begin = self.cursor = self._snapshots.restore()
+            self._begin = self.cursor = self._restore()
             self._schedule.restart(self._snapshots.committed.step)
             self._stack = stack.pop_all()
+        self.entered = True
         return self
+
+    def _restore(self) -> Cursor:
+        """The state of ranks that have outlived their round, or the newest saved one; returns its data cursor."""
+        if self._world.rounds is not None:
+            self._agreed = self._snapshots.outlive(self._brought, self._forget)
+            if self._agreed is not None and self._agreed.cursor is not None:
+                return self._agreed.cursor
+        return self._snapshots.restore()
+
+    def _forget(self) -> None:
+        """From now on this rank has no state of its own, until it has all of another one's."""
+        if self._brought is not None:
+            self._brought = Brought()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -109,6 +132,40 @@ class Session:
     def steps(self) -> int:
         """Optimizer steps so far, including those before a restart."""
         return self._order.step(self.cursor)
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the state is that of ranks that have outlived their round."""
+        return self._agreed is not None
+
+    def leave(self) -> tuple[Brought, list[Step]]:
+        """What this rank takes to its next round, since this one is over: its state's facts, and unreported steps."""
+        if not self.entered:
+            return self._brought or Brought(), []
+        steps = self._sync.left()
+        life = Life(
+            generation=self._snapshots.generation,
+            world_size=self._world.size,
+            start=self._begin,
+            stop=self.cursor,
+        )
+        earlier = self._agreed.rounds if self._agreed else ()
+        losses = {step.number: step.loss for step in steps if math.isfinite(step.loss)}
+        rounds = (*earlier, life) if life.start < life.stop else earlier
+        return Brought(cursor=self.cursor, rounds=rounds, losses=losses), steps
+
+    def settle(self, timeout: float) -> bool:
+        """Wait for what this rank publishes; returns whether that is done."""
+        return self._snapshots.settle(timeout)
+
+    def report_left(self, steps: Sequence[Step]) -> None:
+        """Report the steps of a former round that this rank has not reported there, as far as they count."""
+        losses = self._agreed.losses if self._agreed else {}
+        counting = [step for step in steps if step.number <= self.steps]
+        for step in counting:
+            step.loss = losses.get(step.number, step.loss)
+            step.has_loss = step.has_loss and math.isfinite(step.loss)
+        self._report(counting)
 
     @property
     def stopping(self) -> bool:
@@ -146,7 +203,9 @@ class Session:
         if steps and epoch is not None:
             epochs = self._plan.epochs
             start += f", at the end of epoch {epochs}" if epoch == epochs else f", in epoch {epoch + 1}"
-        if steps > self._snapshots.committed.step:
+        if self.outlived:
+            start += ", in the memory of the ranks that are left,"
+        elif steps > self._snapshots.committed.step:
             start += ", from copies in memory,"
         self.report.snapshot(self._snapshots.committed)
         self.report.begin(steps, epoch)
@@ -164,8 +223,14 @@ class Session:
             has_loss: whether the messages have one.
         """
         self.cursor = cursor
-        step = Step(
-            number=self.steps,
+        step = self.step(cursor, ids=ids, size=size, epoch=epoch, has_loss=has_loss)
+        self._world.heartbeat.beat(Phase.SYNCING, step=step.number)
+        self._report(self._sync.send(step, mean))
+
+    def step(self, cursor: Cursor, *, ids: list[int], size: int, epoch: int, has_loss: bool = True) -> Step:
+        """A step of this round, after which the cursor is that; the arguments are those of ``send``."""
+        return Step(
+            number=self._order.step(cursor),
             generation=self._snapshots.generation,
             cursor=cursor,
             ids=ids,
@@ -173,8 +238,6 @@ class Session:
             epoch=epoch,
             has_loss=has_loss,
         )
-        self._world.heartbeat.beat(Phase.SYNCING, step=step.number)
-        self._report(self._sync.send(step, mean))
 
     def flush(self) -> None:
         """Report the last steps."""
@@ -220,7 +283,7 @@ class Session:
             SnapshotError: the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
         """
-        if changed or self.cursor != self._begin:
+        if changed or self.outlived or self.cursor != self._begin:
             self.commit(metrics, changed=changed)
         self._snapshots.finish()
         mark_finished()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from types import FrameType
@@ -293,24 +294,36 @@ class StepSync:
             step: without its loss.
             mean: of the messages that the ranks send with it.
         """
-        read: list[Step] = []
-        if self._sent:
-            read = self.flush()
-        else:
-            self._forget()
+        earlier, sent = len(self._pending), self._sent
         self._pending.append((step, mean))
         self._sent = mean.sent
-        return read
+        if sent and earlier:
+            return self._take(earlier)
+        self._forget()
+        return []
 
     def flush(self) -> list[Step]:
         """Read the last steps, if they have not been read yet; else only a received ``stop`` stays set."""
         if not self._pending:
             self._forget()
             return []
-        pending, self._pending = self._pending, []
-        for step, mean in pending:
+        return self._take(len(self._pending))
+
+    def left(self) -> list[Step]:
+        """The steps that are not read, for a rank that has lost others: with their loss, where that has come."""
+        for step, mean in self._pending:
+            if math.isnan(step.loss) and mean.sent:
+                with suppress(RuntimeError):  # the exchange has failed
+                    step.loss = mean.read()[0]
+        return [step for step, _ in self._pending]
+
+    def _take(self, count: int) -> list[Step]:
+        """Read the first ones; all are kept if that fails."""
+        for step, mean in self._pending[:count]:
             self._read(step, mean)
-        return [step for step, _ in pending]
+        taken = [step for step, _ in self._pending[:count]]
+        del self._pending[:count]
+        return taken
 
     def _read(self, step: Step, mean: Mean) -> None:
         step.loss, stop, written, due, copied, *samples = mean.read()

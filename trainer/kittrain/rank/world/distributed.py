@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar, cast
 
@@ -24,6 +24,7 @@ from kittrain.job.env import RankEnv, rank_env
 from kittrain.rank.world import exchange
 from kittrain.rank.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.rank.world.rng import seed_all
+from kittrain.rank.world.rounds import RoundOverError, Rounds, rounds_of
 from kittrain.system import progress_bar
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.port import connect
@@ -44,11 +45,19 @@ class DistributedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """This rank's view of all ranks."""
+    """This rank's view of all ranks.
+
+    Attributes:
+        env: of this rank; another one once it has outlived its round.
+        device: that it computes on.
+        heartbeat: shows its agent what it does.
+        rounds: that its process may outlive; None: it has one.
+    """
 
     env: RankEnv
     device: torch.device
     heartbeat: HeartbeatWriter = field(default_factory=HeartbeatWriter)
+    rounds: Rounds | None = field(default=None, compare=False)
 
     @property
     def rank(self) -> int:
@@ -64,6 +73,32 @@ class World:
     def is_main(self) -> bool:
         """Whether this is rank 0, which prints and writes for all."""
         return self.rank == 0
+
+    def rejoin(self) -> None:
+        """Leave the group, whose round is over, and form that of the next round: with another rank and size.
+
+        Raises:
+            RuntimeError: the group could not be formed.
+        """
+        assert self.rounds
+        while True:
+            told = self.rounds.next()
+            env = replace(self.env, rank=int(told["RANK"]), world_size=int(told["WORLD_SIZE"]))
+            object.__setattr__(self, "env", env)  # scripts hold this object, and ask it for their rank
+            with suppress(RoundOverError):
+                self._form(told)
+                return
+
+    def _form(self, address: Mapping[str, str]) -> None:
+        assert self.rounds
+        try:
+            self.rounds.form(self.env, address, timeout=JOIN_TIMEOUT)
+        except RuntimeError as error:
+            if not self.rounds.ended_by(error):
+                raise
+            raise RoundOverError(str(error)) from error
+        set_collective_timeout(step_timeout(self.env.job.policy.hang_seconds))
+        self.heartbeat.beat(Phase.PREPARING)
 
     def print(self, text: str) -> None:
         """Print a line on rank 0 only; not collective."""
@@ -99,6 +134,10 @@ class World:
         content = typed.dump(value) if self.rank == source else b""
         content = exchange.broadcast(content, self._comm_device, source=source)
         return cast("T", value if self.rank == source else _decode(kind, content, by=source))
+
+    def broadcast_bytes(self, content: bytes, *, source: int) -> bytes:
+        """The source rank's content, on every rank."""
+        return exchange.broadcast(content, self._comm_device, source=source) if dist.is_initialized() else content
 
     def broadcast(self, tensor: Tensor, *, source: int) -> None:
         """Set a tensor on every rank to its values on one of them, in place."""
@@ -204,6 +243,13 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
         return
     heartbeat = HeartbeatWriter(env.heartbeat_file)
     heartbeat.beat(Phase.JOINING)
+    if rounds := rounds_of(env, device, backend, heartbeat):
+        rounds.start()
+        world = World(env=env, device=device, heartbeat=heartbeat, rounds=rounds)
+        world._form(os.environ)  # noqa: SLF001  of this module
+        yield world
+        dist.destroy_process_group()
+        return
     eager = device if backend == "nccl" else None  # makes NCCL connect now, so that it fails here and not later
     if env.rank:
         wait_for_rank_0()

@@ -13,7 +13,7 @@ from kittrain.rank.snapshots.files.shards import CorruptError, Shard
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.archive import Archive
 from kittrain.rank.snapshots.folder.compatibility import Identity, same_order
-from kittrain.rank.snapshots.folder.ledger import Ledger, Segment, extend, new_order_start
+from kittrain.rank.snapshots.folder.ledger import Ledger, LedgerError, Segment, extend, new_order_start
 from kittrain.rank.snapshots.folder.snapshot import Manifest, Parent
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor
@@ -49,6 +49,23 @@ class Pending:
     began: float
     stall: float
     not_finite: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """A round that this process has outlived, or a part of it: who took which steps.
+
+    Attributes:
+        generation: of the ranks.
+        world_size: their number.
+        start: of the data, before its first step.
+        stop: after its last finished one.
+    """
+
+    generation: int
+    world_size: int
+    start: Cursor
+    stop: Cursor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +151,23 @@ class Chain:
         )
         step, created = (self._order.step(self._cursor(parent)), parent.created) if parent else (0, None)
         self.last = Committed(step=step, time=created)
+
+    def outlive(self, rounds: Sequence[Life], cursor: Cursor) -> None:
+        """Add the steps that were taken since the newest snapshot, which only the memory of the ranks holds.
+
+        Raises:
+            LedgerError: these do not continue it.
+        """
+        tip = self._tip
+        for life in rounds:
+            if life.start <= tip.cursor < life.stop:
+                size, earlier = life.world_size, tip.earlier
+                steps = tip.ledger, self._order, life.generation, tip.cursor, life.stop
+                ledger = extend(*steps, world_size=size, earlier=earlier)
+                tip = replace(tip, ledger=ledger, cursor=life.stop)
+        if tip.cursor != cursor:
+            raise LedgerError(len(tip.ledger), f"the snapshots reach {tip.cursor}, and the ranks are at {cursor}")
+        self._tip = tip
 
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
         """Commit what the ranks have written, and delete expired snapshots. Logs a warning if it cannot be published.

@@ -59,6 +59,10 @@ class RankState:
         if self._separate_streams:
             rng.seed_all(derive_seed("rank", seed, 0, self._rank))
 
+    def outlive(self, seed: int, step: int) -> None:
+        """Training goes on after a step in other ranks; ``seed`` is that of the data's order."""
+        rng.seed_all(derive_seed("rank", seed, step, self._rank))
+
     def restore(self, saved: Mapping[str, bytes], *, ranks: int, same: bool, seed: int) -> None:
         """Training resumes.
 

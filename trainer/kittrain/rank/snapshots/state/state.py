@@ -83,6 +83,10 @@ class State:
         """Whether each rank holds only a part of a module (FSDP2)."""
         return any(has_sharded_parameters(module) for module in self._all_modules())
 
+    def buffers(self) -> list[Tensor]:
+        """The buffers of all modules, in the same order on all ranks."""
+        return [buffer for module in self._all_modules() for buffer in module.buffers()]
+
     def model_state(self) -> dict[str, Any]:
         """The model's state dict by plain names, with the parameters themselves, not copies."""
         return _module_state(self.model)

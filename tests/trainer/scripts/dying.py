@@ -1,0 +1,50 @@
+"""Trains ``toy``; its second rank dies, or its third one blocks, at a point of its 20th step: once.
+
+python -m ... dying.py POINT MARKER toy's arguments
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from kittrain.workloads import toy
+
+point, marker = sys.argv[1], Path(sys.argv[2])
+rank = int(os.environ["RANK"])
+forwards: list[bool] = []
+
+
+def reached(where: str) -> None:
+    if len(forwards) != 20:
+        return
+    if where == point and rank == 1 and not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if where == "forward" and point == "blocked" and rank in {1, 2} and not marker.with_suffix(f".{rank}").exists():
+        marker.with_suffix(f".{rank}").touch()
+        if rank == 1:
+            while not marker.with_suffix(".2").exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(3600)
+
+
+def forward(module: torch.nn.Module, _inputs: object, output: torch.Tensor) -> None:
+    if type(module) is not torch.nn.Linear:
+        return
+    forwards.append(True)
+    reached("forward")
+    if output.requires_grad:
+        output.register_hook(lambda _: reached("backward"))
+
+
+register_optimizer_step_pre_hook(lambda *_: reached("before the update"))
+register_optimizer_step_post_hook(lambda *_: reached("after the update"))
+register_module_forward_hook(forward)
+toy.main(sys.argv[3:])

@@ -1,0 +1,164 @@
+"""`policy.survivors: live`: other ranks keep their processes and state, and no finished step is repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from kittrain.rank.snapshots.folder.ledger import audit
+from kittrain.rank.world.order import Cursor, Order
+from tests.exact import assert_ends_as_undisturbed, committed, undisturbed
+from tests.trainer.nodes import SCRIPTS, Nodes
+
+pytestmark = pytest.mark.slow
+
+EPOCHS, SAMPLES, BATCH = 4, 512, 16
+ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
+STEPS = EPOCHS * ORDER.steps_per_epoch
+WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+LIVE = {"KIT_POLICY_SURVIVORS": "live", "KIT_SNAPSHOTS_EVERY_STEPS": "100000"}  # none can be resumed from
+EARLY = """
+import torch
+from torch.utils.data import TensorDataset
+from kittrain import Data, Training, join
+with join() as world:
+    world.barrier()
+    model = torch.nn.Linear(1, 1)
+    data = Data(TensorDataset(torch.rand(64, 1)), batch=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = lambda model, batch: model(batch[0]).square().mean()
+    Training(world, model, optimizer, loss, data, epochs=10**6, on_step=lambda step: world.print("stepped")).fit()
+"""
+
+
+class Survivors(Nodes):
+    """Nodes that train ``toy``, and record each step of each process."""
+
+    def __init__(self, folder: Path, nodes: str = "2:3", *options: str, **env: str) -> None:
+        self.records = folder / "records"
+        words = [*WORKLOAD, "--step-time", "0.02", "--record", str(self.records), *options]
+        super().__init__(folder, *words, nodes=nodes, **{**LIVE, **env})
+
+    def trained(self) -> list[int]:
+        """The process ids of the first round's ranks by node, once they have taken some steps."""
+        self.start(0, 1, 2)
+        self.until_true(lambda: len(list(self.records.glob("*.jsonl"))) == 3, "three ranks")
+        (first,), (second,), (third,) = (self.ranks(index) for index in range(3))
+        self.until_step(first, 10)
+        return [first, second, third]
+
+    def steps(self, pid: int) -> list[tuple[int, int]]:
+        """Generation and number of each step that a process has recorded."""
+        files = list(self.records.glob(f"*-pid-{pid}.jsonl"))
+        lines = files[0].read_text().splitlines() if files else []
+        records = [json.loads(line) for line in lines if line.endswith("}")]
+        return [(record["generation"], record["step"]) for record in records]
+
+    def until_step(self, pid: int, step: int, *, generation: int = 1) -> None:
+        """Wait until a process has taken a step in a generation."""
+        self.until_true(
+            lambda: any(one >= generation and number >= step for one, number in self.steps(pid)),
+            f"step {step} of generation {generation} by {pid}",
+        )
+
+
+def assert_exact(nodes: Survivors, folder: Path) -> None:
+    """The ledger has each sample once, and the result is that of a run without faults."""
+    assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
+    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, undisturbed(WORKLOAD, folder, ranks=3))
+
+
+def test_a_rank_and_then_node_0_are_killed_and_the_others_live_on(tmp_path: Path) -> None:
+    with Survivors(tmp_path) as nodes:
+        first, second, third = nodes.trained()
+
+        os.kill(second, signal.SIGKILL)
+        nodes.until_step(first, 20, generation=2)
+        assert (nodes.ranks(0), nodes.ranks(2)) == ([first], [third])
+        (replacement,) = nodes.ranks(1)
+        assert replacement != second
+
+        nodes.kill(0)
+        assert [nodes.wait(index) for index in (1, 2)] == [0, 0]
+
+        assert [step for _, step in nodes.steps(third)] == list(range(1, STEPS + 1))
+        joined = [step for _, step in nodes.steps(replacement)]
+        assert joined == list(range(joined[0], STEPS + 1))
+        assert {generation for generation, _ in nodes.steps(third)} == {1, 2, 3}
+        assert_exact(nodes, tmp_path)
+
+
+class Dying(Survivors):
+    """Nodes whose second rank dies, or third one blocks, at a point of a step."""
+
+    def __init__(self, folder: Path, point: str) -> None:
+        super().__init__(folder)
+        self._command = (str(SCRIPTS / "dying.py"), point, str(folder / "marker"), *self._command[2:])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["forward", "backward", "before the update", "after the update"])
+def test_a_rank_dies_at_each_point_of_a_step(tmp_path: Path, point: str) -> None:
+    with Dying(tmp_path, point) as nodes:
+        first, _, third = nodes.trained()
+        assert [nodes.wait(index) for index in (0, 1, 2)] == [0, 0, 0]
+        assert (tmp_path / "marker").exists()
+        for pid in (first, third):
+            assert [step for _, step in nodes.steps(pid)] == list(range(1, STEPS + 1))
+        assert_exact(nodes, tmp_path)
+
+
+@pytest.mark.long
+def test_a_rank_that_does_not_leave_its_round_is_replaced(tmp_path: Path) -> None:
+    with Dying(tmp_path, "blocked") as nodes:
+        first, _, third = nodes.trained()
+        nodes.until(2, "this rank's collective did not end")
+        assert [nodes.wait(index) for index in (0, 1, 2)] == [0, 0, 0]
+        assert [step for _, step in nodes.steps(first)] == list(range(1, STEPS + 1))
+        assert nodes.steps(third)[-1][1] < STEPS
+        assert_exact(nodes, tmp_path)
+
+
+@pytest.mark.long
+def test_random_kills_at_a_fixed_size_and_the_weights_are_those_of_an_undisturbed_run_bit_for_bit(
+    tmp_path: Path,
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    with Survivors(tmp_path, "3", KIT_VIRTUAL_RANKS="4", KIT_POLICY_MAX_RESTARTS="9") as nodes:
+        nodes.trained()
+        for number in range(1, 5):
+            victim = rng.randrange(3)
+            pids = {index: nodes.ranks(index) for index in range(3) if index != victim}
+            (waiting,) = pids[(victim + 1) % 3]
+            nodes.until_step(waiting, 20 * number + rng.randrange(10), generation=number)
+            if rng.random() < 0.5:
+                os.kill(nodes.ranks(victim)[0], signal.SIGKILL)
+            else:
+                nodes.kill(victim)
+                nodes.start(victim)
+            nodes.until_step(waiting, 20 * number, generation=number + 1)
+            assert {index: nodes.ranks(index) for index in pids} == pids
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+    assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
+    whole = undisturbed(WORKLOAD, tmp_path, KIT_VIRTUAL_RANKS="4")
+    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole, tolerance=0)
+
+
+def test_ranks_that_communicate_before_fit_are_restarted(tmp_path: Path) -> None:
+    script = tmp_path / "early.py"
+    script.write_text(EARLY)
+    with Nodes(tmp_path, str(script), nodes="2", **LIVE) as nodes:
+        nodes.start(0, 1)
+        nodes.until(0, "all ranks are restarted if one is lost, although policy.survivors is live: the script's ranks")
+        nodes.until(0, "stepped")
+        before = nodes.ranks(0)
+        os.kill(nodes.ranks(1)[0], signal.SIGKILL)
+        nodes.until(0, "training with 2 ranks", times=2)
+        assert nodes.ranks(0) != before

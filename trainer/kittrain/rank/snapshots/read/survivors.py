@@ -1,0 +1,148 @@
+"""The state of ranks that have outlived their round: who is ahead gives it to all others. Collective.
+
+Ranks may differ by one optimizer step: an exchange of gradients may have succeeded on some of them only. All of them go
+on from the last step that one has finished, and compare digests of what they have then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from kittrain.rank.snapshots.files import tree
+from kittrain.rank.snapshots.files.layout import bytes_of
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.files.tree import Structure, Tensors
+from kittrain.rank.snapshots.folder.chain import Life
+from kittrain.rank.snapshots.folder.snapshot import IncompatibleError
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.order import Cursor
+
+BLOCK: Final = 64 << 20  # bytes that are sent at once
+NONE: Final = -1  # steps of a rank without a state
+UNUSABLE: Final = (CorruptError, IncompatibleError)
+
+
+class StatesDifferError(RuntimeError):
+    """The ranks that have outlived their round cannot go on: another process takes the place of each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brought:
+    """What a rank brings from the round that it has outlived.
+
+    Attributes:
+        cursor: of the data, after the last step in its state; None: an optimizer step was cut short, so it has none.
+        rounds: who took the steps that are in it, as far as this process knows.
+        losses: of the last steps, by their number, that not all ranks may know.
+    """
+
+    cursor: Cursor | None = None
+    rounds: Sequence[Life] = ()
+    losses: Mapping[int, float] = field(default_factory=dict)
+
+
+def agree(world: World, steps: int | None, *, outlived: bool) -> int | None:
+    """The rank that has the most finished steps of those that have outlived their round; None if all ranks are new.
+
+    Args:
+        world: all ranks.
+        steps: finished in this rank's state; None: it has none that could be trained on.
+        outlived: whether this rank has outlived its round.
+
+    Raises:
+        StatesDifferError: ranks have outlived their round, and none of them has a state.
+    """
+    rows = world.all_gather([NONE if steps is None else steps, int(outlived)])
+    most = max(have for have, _ in rows)
+    if most == NONE:
+        if any(lived for _, lived in rows):
+            raise StatesDifferError("an optimizer step was cut short on each rank that is left")
+        return None
+    return next(rank for rank, (have, _) in enumerate(rows) if have == most)
+
+
+def share(world: World, state: State, *, source: int, has: bool, change: Callable[[], None]) -> None:
+    """Give all ranks the source's state.
+
+    Args:
+        world: all ranks.
+        state: of this rank.
+        source: the rank that ``agree`` has returned.
+        has: whether this rank has finished the same steps.
+        change: called before this rank's state is changed.
+
+    Raises:
+        StatesDifferError: ranks have different states after the same steps, or after this.
+        IncompatibleError: a rank has another model or optimizer.
+    """
+    digests = world.all_gather([int(has), _digest(state) if has else 0])
+    known = {digest for have, digest in digests if have}
+    if len(known) > 1:
+        raise StatesDifferError("the ranks that are left have different states after the same steps")
+    if not all(have for have, _ in digests):
+        if not has:
+            change()
+        _send(world, state, source=source, keep=has)
+        after = world.all_gather([_digest(state)])
+        if {digest for (digest,) in after} != known:
+            raise StatesDifferError("a rank has not received the state as it was sent")
+    for buffer in state.buffers():  # batch statistics differ between ranks within a step
+        _broadcast(world, buffer, source=source)
+
+
+def _send(world: World, state: State, *, source: int, keep: bool) -> None:
+    """Send the source's state to all; ``keep``: this rank has it already."""
+    tensors, rest = state.capture()
+    about = {"names": list(tensors), "rest": rest}
+    about["shapes"] = [list(one.shape) for one in tensors.values()]
+    about["types"] = [str(one.dtype).removeprefix("torch.") for one in tensors.values()]
+    sent = tree.load(world.broadcast_bytes(tree.dump(about) if world.rank == source else b"", source=source))
+    structure: Structure = {
+        name: (torch.Size(shape), getattr(torch, kind))
+        for name, shape, kind in zip(sent["names"], sent["shapes"], sent["types"], strict=True)
+    }
+    targets = world.attempt(lambda: tensors if keep else _targets(state, structure, sent["rest"]), *UNUSABLE)
+    for name in structure:
+        _broadcast(world, targets[name], source=source)
+    if not keep:
+        state.apply(targets, sent["rest"])
+
+
+def _targets(state: State, structure: Structure, rest: Any) -> Tensors:
+    targets = state.targets(structure, rest)
+    if missing := structure.keys() - targets.keys():
+        raise IncompatibleError(f"this rank has no {min(missing)}")
+    return targets
+
+
+def _broadcast(world: World, tensor: Tensor, *, source: int) -> None:
+    """Set a tensor to the source's, bit for bit, whatever its type and layout."""
+    values = tensor.detach()
+    whole = values.contiguous()
+    if whole.numel():
+        for block in whole.view(-1).view(torch.uint8).split(BLOCK):
+            world.broadcast(block, source=source)
+    if whole.data_ptr() != values.data_ptr():
+        values.copy_(whole)
+
+
+def _digest(state: State) -> int:
+    """Of all tensors that are equal on all ranks between two steps."""
+    tensors, _ = state.capture()
+    buffers = {one.data_ptr() for one in state.buffers()}
+    digest = hashlib.sha256()
+    for name, tensor in sorted(_equal(tensors, buffers).items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype};".encode())
+        digest.update(bytes_of(tensor))
+    return int.from_bytes(digest.digest()[:8], "big", signed=True)
+
+
+def _equal(tensors: Tensors, buffers: set[int]) -> Tensors:
+    return {name: one for name, one in tensors.items() if one.data_ptr() not in buffers}

@@ -1,0 +1,163 @@
+"""Goes on in the same process when other ranks are lost: what ``fit()`` takes from one round to the next.
+
+The loop is left by the error of a collective, and entered again with the same model and optimizer. So nothing of this
+is in a step, but a mark around the optimizer's, and copies of the buffers that a forward pass may change.
+
+Why: decision 60.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import torch
+
+from kittrain.rank.snapshots.read.survivors import Brought
+from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.training.session import Session
+from kittrain.rank.training.step_sync import Step
+from kittrain.rank.world.distributed import World
+from kittrain.rank.world.replica_state import living
+from kittrain.rank.world.replicas import DDPOptions
+from kittrain.rank.world.rounds import obstacle
+
+SETTLE_SECONDS: Final = 1.0  # for a snapshot that this rank publishes
+
+
+class CannotOutliveError(RuntimeError):
+    """This rank cannot go on in its process: its agent starts another one."""
+
+
+class Survival:
+    """Whether and how this rank outlives its round.
+
+    Args:
+        world: of this rank.
+        state: that is trained.
+        ddp: options of DDP.
+
+    Attributes:
+        updating: whether an optimizer step is being applied; if it is cut short, the state cannot be used.
+    """
+
+    def __init__(self, world: World, state: State, *, ddp: DDPOptions) -> None:
+        self._world = world
+        self._state = state
+        self._hooked = ddp.comm_hook is not None
+        self._within = self._possible = False
+        self._before: list[torch.Tensor] = []  # the buffers at the start of a step
+        self._current: Step | None = None
+        self._left: list[Step] = []
+        self.updating = False
+
+    @property
+    def possible(self) -> bool:
+        """Whether this rank outlives its round if the loss of others ends it."""
+        return self._possible
+
+    def check(self) -> None:
+        """Look once, before the loop, whether this rank could outlive its round; says why not."""
+        world = self._world
+        if world.rounds is None:
+            if world.env.job.policy.survivors == "live" and world.env.round_pipe is not None:
+                self._refuse("it needs kittrain.join(), and gloo on CPUs")
+            return
+        if why := self._obstacle():
+            self._refuse(why)
+        self._possible = not why
+
+    def begin(self) -> None:
+        """Steps are taken from now on."""
+        self._set(within=self._possible)
+
+    def end(self) -> None:
+        """There are no more steps."""
+        self._set(within=False)
+
+    @contextmanager
+    def not_within(self) -> Iterator[None]:
+        """In it an error of the script's own code would be taken for a lost rank, or a result would get lost."""
+        self._set(within=False)
+        yield
+        self._set(within=self._possible)
+
+    def step(self, step: Step) -> None:
+        """A step begins; ``step`` is what it will be once it has ended.
+
+        Raises:
+            RoundOverError: it does not.
+        """
+        if self._world.rounds:
+            self._world.rounds.check()
+        self._current = step
+        if self._before:
+            with torch.no_grad():
+                torch._foreach_copy_(self._before, self._state.buffers())
+
+    def outlives(self, error: RuntimeError, session: Session) -> bool:
+        """Whether the error came because the round is over, and this rank goes on."""
+        rounds = self._world.rounds
+        return self._within and rounds is not None and rounds.ended_by(error) and session.settle(SETTLE_SECONDS)
+
+    def rejoin(self, session: Session) -> Brought:
+        """Form the next round with the other ranks; returns what this one brings.
+
+        Raises:
+            CannotOutliveError: something holds what belonged to the last round.
+            RuntimeError: the group could not be formed.
+        """
+        brought, left = session.leave()
+        self._left += left
+        if (current := self._current) is not None and current.number > session.steps:
+            self._left.append(current)  # if another rank has finished it, that counts
+            self._restore_buffers()
+        self._current = None
+        if self.updating:
+            brought, self.updating = Brought(), False
+        self._release()
+        self._world.rejoin()
+        return brought
+
+    def take_left(self) -> list[Step]:
+        """The steps of former rounds that this rank has not reported."""
+        left, self._left = self._left, []
+        return left
+
+    def _set(self, *, within: bool) -> None:
+        self._within = within
+        if within:
+            self._before = [buffer.clone() for buffer in self._state.buffers()]
+        if self._possible:
+            self._world.heartbeat.survives(within)
+
+    def _obstacle(self) -> str:
+        """Why this rank could not outlive its round; empty if it can."""
+        if self._state.sharded:
+            return "each rank holds only a part of the model"
+        if self._hooked:
+            return "a communication hook has a state of its own on each rank"
+        if self._world.env.job.snapshots.memory_every_steps is not None:
+            return "snapshots.memoryEverySteps is set"
+        if living():
+            return "the script has DDP modules of its own"
+        return obstacle()
+
+    def _refuse(self, why: str) -> None:
+        self._world.print(f"note: all ranks are restarted if one is lost, although policy.survivors is live: {why}")
+
+    def _restore_buffers(self) -> None:
+        """Undo what the forward pass of a step that was not finished has done."""
+        if self._before:
+            with torch.no_grad():
+                torch._foreach_copy_(self._state.buffers(), self._before)
+
+    @staticmethod
+    def _release() -> None:
+        """Make sure that DDP's reducer is gone: its hooks would wait for the ranks of the last round."""
+        if living():
+            gc.collect()
+        if living():
+            raise CannotOutliveError("the script holds what belonged to the last round: this rank is started anew")

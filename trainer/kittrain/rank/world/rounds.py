@@ -1,0 +1,226 @@
+"""A rank that outlives its round: it takes the round's end without ending itself, and waits for the next one.
+
+Its agent writes to a pipe that the round is over, and later which rank it is in the next one. A thread of the rank
+reads that: the main thread may wait in a collective for ranks that are gone, which ends only if the group is aborted.
+Where any of this is not possible, the agent ends the rank and starts another one.
+
+Why: decision 60.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.distributed.elastic.multiprocessing.errors import get_error_handler
+
+from kittrain.job.env import RankEnv
+from kittrain.outcome.failures import Failure
+from kittrain.system.child_processes import show_as
+from kittrain.system.heartbeat import HeartbeatWriter, Phase
+from kittrain.system.open_sockets import open_sockets, shut_down
+from kittrain.system.texts import of_error
+from kittrain.torch_private.early import collectives_begun, counts_collectives
+from kittrain.torch_private.ranks import has_one_group
+
+END_SECONDS: Final = 20.0  # from a lost peer until the agent says so: it may wait for a machine that is silent
+POLL_SECONDS: Final = (0.002, 0.05)  # the first and the longest pause between two looks for the other ranks
+STORE_TIMEOUT: Final = timedelta(seconds=60)
+STUCK_SECONDS: Final = 1.0  # in which the main thread does nothing, and does not notice that its round is over
+WATCH_SECONDS: Final = 0.02
+LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
+MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
+
+
+class RoundOverError(RuntimeError):
+    """The agent has ended the round of this rank."""
+
+
+class Rounds:
+    """The rounds of this rank's process, one after the other.
+
+    Args:
+        pipe: where the agent writes.
+        heartbeat: tells the agent what this rank has done.
+    """
+
+    def __init__(self, pipe: Path, heartbeat: HeartbeatWriter) -> None:
+        self._pipe = pipe
+        self._heartbeat = heartbeat
+        self._changed = threading.Condition()
+        self._ended = self._left = 0  # rounds that the agent has ended, and that this rank knows to be over
+        self._told = True  # whether the main thread is where it can be told that its round is over
+        self._next: Mapping[str, str] | None = None
+        self._before: frozenset[int] = frozenset()  # the sockets of this process before its group had any
+        self._sockets: frozenset[int] = frozenset()  # those of the group
+        self._forming = False
+
+    def start(self) -> None:
+        """Listen to the agent from now on."""
+        threading.Thread(target=self._listen, name="rounds", daemon=True).start()
+
+    @property
+    def over(self) -> bool:
+        """Whether the agent has ended the round that this rank is in."""
+        return self._ended > self._left
+
+    def check(self) -> None:
+        """Between two steps: a rank that is alone in its group is told by no collective.
+
+        Raises:
+            RoundOverError: the agent has ended the round.
+        """
+        if self.over:
+            raise RoundOverError("the round is over")
+
+    def ended_by(self, error: RuntimeError) -> bool:
+        """Whether an error came because the round is over; waits for the agent if peers were lost."""
+        self._told = True
+        if not self.over and Failure(rank=0, exit_code=1, error=of_error(error), time=0).kind != "peer":
+            return False
+        with self._changed:
+            return self._changed.wait_for(lambda: self.over, END_SECONDS)
+
+    def next(self) -> Mapping[str, str]:
+        """Leave the group, and wait for the next round; returns the variables that this rank has there."""
+        with self._changed:
+            self._sockets, self._told = frozenset(), True
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        self._heartbeat.renew()
+        self._heartbeat.beat(Phase.JOINING)
+        with self._changed:
+            self._changed.wait_for(lambda: self._next is not None)
+            assert self._next is not None
+            told, self._left = self._next, self._ended
+        # The address stays that of this process's start, which what it starts inherits: this group has its own store.
+        os.environ.update({name: value for name, value in told.items() if name not in MASTER})
+        show_as(f"kit-rank-{told['RANK']}")
+        return told
+
+    def form(self, env: RankEnv, address: Mapping[str, str], *, timeout: timedelta) -> None:
+        """Form the round's group, once all of its ranks are there: until then nobody waits where it cannot be told.
+
+        Args:
+            env: has this rank's number.
+            address: of the round's store, in torchrun's variables.
+            timeout: of the group's formation.
+
+        Raises:
+            RoundOverError: the agent has ended the round.
+            RuntimeError: the group could not be formed.
+        """
+        store = dist.TCPStore(
+            address["MASTER_ADDR"],
+            int(address["MASTER_PORT"]),
+            is_master=False,
+            wait_for_workers=False,
+            timeout=STORE_TIMEOUT,
+        )
+        self._meet(store, env.world_size)
+        with self._changed:
+            if self.over:
+                raise RoundOverError("the round is over")
+            self._before, self._forming, self._told = open_sockets(), True, False
+        try:
+            dist.init_process_group(
+                "gloo",
+                store=dist.PrefixStore("kit/group", store),
+                rank=env.rank,
+                world_size=env.world_size,
+                timeout=timeout,
+            )
+        finally:
+            with self._changed:
+                self._forming = False
+                self._sockets = open_sockets() - self._before
+                self._changed.notify_all()
+        if self.over:
+            raise RoundOverError("the round is over")
+
+    def _meet(self, store: dist.Store, ranks: int) -> None:
+        pause, longest = POLL_SECONDS
+        here = store.add("kit/here", 1)
+        while here < ranks:
+            if self.over:
+                raise RoundOverError("the round is over")
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
+            here = store.add("kit/here", 0)
+
+    def _listen(self) -> None:
+        with suppress(OSError), self._pipe.open() as lines:
+            for line in lines:
+                order = json.loads(line)
+                if "over" in order:
+                    self._end(order["over"])
+                else:
+                    with self._changed:
+                        self._next = order["round"]
+                        self._changed.notify_all()
+
+    def _end(self, number: int) -> None:
+        """The round is over: make the main thread leave its collective, and tell the agent once it waits for nobody."""
+        with self._changed:
+            self._ended, self._next = number, None
+            # Torch can abort NCCL's groups only.
+            shut_down(open_sockets() - self._before if self._forming else self._sockets)
+            self._changed.notify_all()
+        threading.Thread(target=self._watch, args=(number,), name="round-end", daemon=True).start()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forming)
+        self._heartbeat.left(number)
+
+    def _watch(self, number: int) -> None:
+        """End this process if its main thread does not leave the round: another one takes its place.
+
+        Gloo may not wake up a thread whose connections end while it sends, until the timeout of the collective. A
+        thread that computes will come to a collective, and fail there.
+        """
+        clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+        used, still = time.clock_gettime(clock), 0.0
+        while self._ended == number and not self._told and still < STUCK_SECONDS:
+            time.sleep(WATCH_SECONDS)
+            before, used = used, time.clock_gettime(clock)
+            still = 0.0 if used > before else still + WATCH_SECONDS
+        if still >= STUCK_SECONDS:
+            error = dist.DistNetworkError("Connection closed by peer, and this rank's collective did not end with it")
+            sys.stderr.write(f"lost its peers: {error}\n")
+            sys.stderr.flush()
+            get_error_handler().record_exception(error)
+            os._exit(1)
+
+
+def rounds_of(env: RankEnv, device: torch.device, backend: str, heartbeat: HeartbeatWriter) -> Rounds | None:
+    """The rounds that this rank's process may outlive; None if it has one only.
+
+    Equal on all ranks, as they form a group in different ways.
+    """
+    if env.round_pipe is None or env.job.policy.survivors != "live":
+        return None
+    if backend != "gloo" or device.type != "cpu" or os.environ.get(LAZY, "0") != "0":
+        return None
+    return Rounds(env.round_pipe, heartbeat)
+
+
+def obstacle() -> str:
+    """What a script has done before ``fit()`` that another process would have to repeat with all ranks; empty: nothing.
+
+    A rank that replaces a lost one runs the script from its beginning, and the others do not.
+    """
+    if not has_one_group():
+        return "the script has process groups of its own"
+    if collectives_begun(distributed_c10d) or not counts_collectives(distributed_c10d):
+        return "the script's ranks communicate before fit()"
+    return ""
