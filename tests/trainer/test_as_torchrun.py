@@ -45,7 +45,7 @@ VARIABLES: Final = {"ACCELERATE_TORCH_DEVICE", "ACCELERATE_USE_CPU", "GLOO_SOCKE
 
 SEARCH_PATH: Final = warm_environ()["PYTHONPATH"]  # with this folder: tests change to another
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide, pytest.mark.timeout(600)]
 
 WRITE = """
 def write(seen):
