@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare scale status submit logs compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -140,7 +140,7 @@ bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node an
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
 # A benchmark's module, in whichever folder: recovery -> bench.recovery.recovery.
 module = $(subst /,.,$(basename $(wildcard bench/$(1).py bench/*/$(1).py)))
-bench-recovery bench-recovery-spare bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
+bench-recovery bench-recovery-spare bench-recovery-live bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m $(call module,$(subst -,_,$(@:bench-%=%))) $(MORE)
