@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,9 +167,7 @@ class RankProcesses:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
-        for process in self._processes:
-            if process.poll() is None:
-                os.kill(process.pid, number)
+        _signal(self._processes, number)
 
     def stop(self, timeout: float, *, but: Collection[int] = ()) -> None:
         """Stop them and their descendants: SIGTERM, then SIGKILL after ``timeout`` seconds.
@@ -178,22 +176,29 @@ class RankProcesses:
             timeout: see above.
             but: process ids of ranks that go on.
         """
-        ending = RankProcesses()
-        ending._processes = [process for process in self._processes if process.pid not in but]
-        ending._stop(timeout)
-
-    def _stop(self, timeout: float) -> None:
-        self.signal(signal.SIGTERM)
+        ending = [process for process in self._processes if process.pid not in but]
+        _signal(ending, signal.SIGTERM)
         deadline = time.monotonic() + timeout
-        while None in self.exit_codes() and time.monotonic() < deadline:
+        while _running(ending) and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
-        for process in self._processes:
+        for process in ending:
             with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(process.pid, signal.SIGKILL)
-        while None in self.exit_codes():
+        while _running(ending):
             time.sleep(POLL_INTERVAL)
-        for process in self._processes:
+        for process in ending:
             _reap(process.pid)
+
+
+def _running(processes: Iterable[Process]) -> bool:
+    """Whether one of them is; asks all of them, so that none that has ended stays a zombie."""
+    return None in [process.poll() for process in processes]
+
+
+def _signal(processes: Iterable[Process], number: signal.Signals) -> None:
+    for process in processes:
+        if process.poll() is None:
+            os.kill(process.pid, number)
 
 
 def _reap(group: int) -> None:

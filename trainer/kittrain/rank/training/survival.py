@@ -9,7 +9,7 @@ Why: decision 60.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -94,8 +94,7 @@ class Survival:
             self._world.rounds.check()
         self._current = step
         if self._before:
-            with torch.no_grad():
-                torch._foreach_copy_(self._before, self._state.buffers())
+            _copy(self._state.buffers(), self._before)
 
     def outlives(self, error: RuntimeError, session: Session) -> bool:
         """Whether the error came because the round is over, and this rank goes on."""
@@ -151,8 +150,7 @@ class Survival:
     def _restore_buffers(self) -> None:
         """Undo what the forward pass of a step that was not finished has done."""
         if self._before:
-            with torch.no_grad():
-                torch._foreach_copy_(self._state.buffers(), self._before)
+            _copy(self._before, self._state.buffers())
 
     @staticmethod
     def _release() -> None:
@@ -161,3 +159,9 @@ class Survival:
             gc.collect()
         if living():
             raise CannotOutliveError("the script holds what belonged to the last round: this rank is started anew")
+
+
+@torch.no_grad()
+def _copy(sources: Sequence[torch.Tensor], targets: Sequence[torch.Tensor]) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)

@@ -86,19 +86,9 @@ class World:
             env = replace(self.env, rank=int(told["RANK"]), world_size=int(told["WORLD_SIZE"]))
             object.__setattr__(self, "env", env)  # scripts hold this object, and ask it for their rank
             with suppress(RoundOverError):
-                self._form(told)
+                _form(self.rounds, env, told)
+                self.heartbeat.beat(Phase.PREPARING)
                 return
-
-    def _form(self, address: Mapping[str, str]) -> None:
-        assert self.rounds
-        try:
-            self.rounds.form(self.env, address, timeout=JOIN_TIMEOUT)
-        except RuntimeError as error:
-            if not self.rounds.ended_by(error):
-                raise
-            raise RoundOverError(str(error)) from error
-        set_collective_timeout(step_timeout(self.env.job.policy.hang_seconds))
-        self.heartbeat.beat(Phase.PREPARING)
 
     def print(self, text: str) -> None:
         """Print a line on rank 0 only; not collective."""
@@ -245,9 +235,9 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     heartbeat.beat(Phase.JOINING)
     if rounds := rounds_of(env, device, backend, heartbeat):
         rounds.start()
-        world = World(env=env, device=device, heartbeat=heartbeat, rounds=rounds)
-        world._form(os.environ)  # noqa: SLF001  of this module
-        yield world
+        _form(rounds, env, os.environ)
+        heartbeat.beat(Phase.PREPARING)
+        yield World(env=env, device=device, heartbeat=heartbeat, rounds=rounds)
         dist.destroy_process_group()
         return
     eager = device if backend == "nccl" else None  # makes NCCL connect now, so that it fails here and not later
@@ -258,6 +248,17 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     heartbeat.beat(Phase.PREPARING)
     yield World(env=env, device=device, heartbeat=heartbeat)
     dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
+
+
+def _form(rounds: Rounds, env: RankEnv, address: Mapping[str, str]) -> None:
+    """Form a round's group. An error that comes because the round is over is a ``RoundOverError``."""
+    try:
+        rounds.form(env, address, timeout=JOIN_TIMEOUT)
+    except RuntimeError as error:
+        if not rounds.ended_by(error):
+            raise
+        raise RoundOverError(str(error)) from error
+    set_collective_timeout(step_timeout(env.job.policy.hang_seconds))
 
 
 def wait_for_rank_0(environ: Mapping[str, str] = os.environ) -> None:
