@@ -161,14 +161,14 @@ def _image(api: Api, spec: JobSpec) -> str:
     source = namespace_defaults.image_source(api, spec, given)
     source = f", from {source}," if source else ""
     nodes = [node for page in api.pages("Node", preflight.NODES_A_PAGE) for node in page]
-    having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images", []))]
+    having = [node for node in nodes if any(image in _names(one) for one in node["status"].get("images") or ())]
     if having:
         return f"{image}{source} is on {len(having)} of {pluralize(len(nodes), 'node')}"
     return f"{image}{source} is on no node yet; whether it can be pulled is not known before the first start"
 
 
 def _names(image: Object) -> list[str]:
-    found = [str(name) for name in image.get("names", [])]
+    found = [str(name) for name in image.get("names") or ()]
     return found + [name.removeprefix("docker.io/").removeprefix("library/") for name in found]
 
 

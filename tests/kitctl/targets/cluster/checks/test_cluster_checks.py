@@ -51,6 +51,14 @@ def test_gpus_of_nodes_in_any_form(server: ApiServer, kit: Kit) -> None:
     assert findings(kit, "--gpus-per-node", "8", exit_code=1)["GPUs"]["result"] == "problem"
 
 
+def test_images_of_nodes_whose_tag_has_moved_have_no_names(server: ApiServer, kit: Kit) -> None:
+    server.put(
+        "nodes", "a", "", status={"images": [{"names": None, "sizeBytes": 1}, {"names": ["docker.io/team/a:1"]}]}
+    )
+    server.put("nodes", "b", "", status={"images": None})
+    assert "team/a:1 is on 1 of 2 nodes" in findings(kit, "--image", "team/a:1")["image"]["message"]
+
+
 def test_a_check_without_permission_does_not_stop_the_others(server: ApiServer, kit: Kit) -> None:
     quota(server, {"requests.memory": "plenty"})
     found = findings(kit)
