@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.recovery.recovery_live import AFTERWARDS, NODES, pause_after
+from bench.recovery.faults import NODES
+from bench.recovery.recovery_live import AFTERWARDS, pause_after
 
 BEFORE = [0.05 * number for number in range(20)]  # the last one at 0.95
 AFTER = [1.30 + 0.05 * number for number in range(AFTERWARDS * NODES)]
