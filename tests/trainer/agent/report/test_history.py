@@ -95,7 +95,7 @@ def test_a_volume_that_hangs_holds_up_nothing(tmp_path: Path, monkeypatch: pytes
     found.open(node)
     for _ in range(2 * history.QUEUED):
         found.event("snapshot")
-    assert len(found._lines) == history.QUEUED
+    assert len(found._lines.take()) == history.QUEUED
     found.close()
     os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
 
@@ -174,6 +174,6 @@ def test_a_row_has_as_many_seconds_of_phases_as_have_passed_when_the_library_tak
         library.beat(phase)
         now[0] += 0.25
     passes(0.75)
-    rows = [line for line in found._lines if isinstance(line, Row)]
+    rows = [line for line in found._lines.take() if isinstance(line, Row)]
     assert [sum(row.phases.values()) for row in rows] == pytest.approx([row.seconds for row in rows])
     assert rows[-1].phases == pytest.approx({"STARTING": 0.25, "RESTORING": 1.0})

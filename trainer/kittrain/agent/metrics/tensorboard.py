@@ -13,7 +13,6 @@ import socket
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -21,6 +20,7 @@ from typing import IO, Any, Final, NamedTuple
 from kitjob.report import RankProgress
 from kitjob.timeline import Line, Row
 from kittrain.job.env import NodeEnv
+from kittrain.system.backlog import Backlog
 
 FOLDER: Final = "tensorboard"  # among the run's history, with which it is kept and deleted
 QUEUED: Final = 1024  # points that wait for the volume; the oldest are dropped
@@ -56,9 +56,7 @@ class TensorBoard:
         self._step = 0
         self._seen = 0  # points
         self._written: dict[str, float] = {}  # the script's metrics
-        self._change = threading.Condition()
-        self._points: deque[Point] = deque(maxlen=QUEUED)
-        self._closed = False
+        self._points = Backlog[Point](QUEUED)
         self._thread: threading.Thread | None = None
 
     def add(self, line: Line) -> None:
@@ -80,9 +78,7 @@ class TensorBoard:
 
     def close(self, timeout: float) -> None:
         """Write the rest, for so many seconds at most."""
-        with self._change:
-            self._closed = True
-            self._change.notify()
+        self._points.close()
         if self._thread:
             self._thread.join(timeout)
 
@@ -94,9 +90,7 @@ class TensorBoard:
         return {f"metrics/{name}": value for name, value in found.items()}
 
     def _put(self, point: Point) -> None:
-        with self._change:
-            self._points.append(point)
-            self._change.notify()
+        self._points.put(point)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
             self._thread.start()
@@ -110,7 +104,7 @@ class TensorBoard:
             return
         file: _File | None = None
         warned = False
-        while points := self._next():
+        while points := self._points.wait():
             try:
                 for point in points:
                     if file is None or point.resumed is not None:
@@ -137,14 +131,6 @@ class TensorBoard:
         records = _Records(self._folder)
         self._log(f"TensorBoard events in {self._folder}")
         return records
-
-    def _next(self) -> list[Point]:
-        """Wait for points and take them; none after ``close``."""
-        with self._change:
-            self._change.wait_for(lambda: self._points or self._closed)
-            found = list(self._points)
-            self._points.clear()
-        return found
 
 
 class _Records:

@@ -11,7 +11,6 @@ import json
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -23,6 +22,7 @@ from kitjob.timeline import AgentState, Clock, Event, Line, Row, State, What, Wr
 from kittrain.agent.report.history_file import SUFFIX, HistoryFile
 from kittrain.agent.report.trend import Curve
 from kittrain.job.env import NodeEnv
+from kittrain.system.backlog import Backlog
 from kittrain.system.heartbeat import Phase
 
 ROW_SECONDS: Final = 1.0
@@ -83,9 +83,8 @@ class History:
         self._log = log
         self._shift = time.time() - time.monotonic()  # a change of the clock does not tear the history
         self._pid = os.getpid()
-        self._change = threading.Condition()
-        self._lines: deque[Line] = deque(maxlen=QUEUED)
-        self._closed = self._ended = False
+        self._lines = Backlog[Line](QUEUED)
+        self._ended = False
         self._thread: threading.Thread | None = None
         self._tail: list[Line] = []  # all lines, without a volume
         self._state: State = "code"
@@ -137,10 +136,8 @@ class History:
 
     def tail(self, former: str = "") -> str:
         """The history of a run without a volume, in few bytes: of this agent, and ``former`` lines of others."""
-        with self._change:
-            found = list(self._lines)
-            self._lines.clear()
-        self._tail = thin([*_lines_of(self._node.run_id, former), *self._tail, *found], timeline.TAIL_BYTES)
+        before, found = _lines_of(self._node.run_id, former), self._lines.take()
+        self._tail = thin([*before, *self._tail, *found], timeline.TAIL_BYTES)
         return f"{_run_line(self._node.run_id)}\n{timeline.content(self._tail).decode()}"
 
     def end(self, outcome: str, cause: str) -> None:
@@ -153,9 +150,7 @@ class History:
 
     def close(self) -> None:
         """Write the rest."""
-        with self._change:
-            self._closed = True
-            self._change.notify()
+        self._lines.close()
         if self._thread:
             self._thread.join(CLOSE_TIMEOUT)
 
@@ -296,9 +291,7 @@ class History:
         if os.getpid() != self._pid:
             return  # a rank forked from this process
         self._tell(lambda listener: listener.add(line))
-        with self._change:
-            self._lines.append(line)
-            self._change.notify()
+        self._lines.put(line)
 
     def listen(self, listener: Listener) -> None:
         """Tell another one, too, from now on."""
@@ -316,7 +309,7 @@ class History:
     def _run(self, path: Path) -> None:
         file: HistoryFile | None = None
         begun = warned = False
-        while found := self._next():
+        while found := self._lines.wait():
             try:
                 file = file or HistoryFile(path, timeline.node_bytes(self._node.job.all_nodes))
                 if not begun:  # without this line readers ignore the others
@@ -327,14 +320,6 @@ class History:
                 if not warned:
                     warned = True
                     self._log(f"warning: cannot write the history of this run: {error}")
-
-    def _next(self) -> list[Line]:
-        """Wait for lines and take them; none after ``close``."""
-        with self._change:
-            self._change.wait_for(lambda: self._lines or self._closed)
-            found = list(self._lines)
-            self._lines.clear()
-        return found
 
 
 class _Sums:
