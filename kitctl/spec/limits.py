@@ -28,6 +28,7 @@ _TIMES: Final = {  # by section and field: the least and the most, in seconds
         "gracePeriod": (0, MAX_INT),
         "hangTimeout": (1, MAX_INT),
         "lostAfter": LOST_AFTER,
+        "growEvery": (0, MAX_INT),
     },
 }
 

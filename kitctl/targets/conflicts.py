@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from difflib import get_close_matches
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kitctl.base.errors import ConflictError, JobNotFound, KitError, TargetError, UsageError
 from kitctl.base.quantity import pluralize
+
+if TYPE_CHECKING:
+    from kitjob.job_keys import JobKeys
 
 _ALIKE: Final = 0.6  # of 1: names of jobs are short, and a wrong one does no harm
 _SHOWN: Final = 3
@@ -30,6 +33,14 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     many = f"{low} to {high} nodes" if low < high else f"exactly {pluralize(high, 'node')}"
     fix = "choose a number in that range, or submit it again with --nodes MIN:MAX"
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
+
+
+def scale_notes(name: str, job: JobKeys) -> list[str]:
+    """What a larger number of nodes does not do at once."""
+    if job.policy.grow != "never":
+        return []
+    then = f"kitctl suspend {name} and kitctl resume {name} make use of it"
+    return [f"policy.grow is never: a node that is added stands by until a node is lost; {then}"]
 
 
 def no_job(name: str, where: str, known: Callable[[], Collection[str]]) -> JobNotFound:

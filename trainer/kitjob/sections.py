@@ -219,6 +219,11 @@ class Policy(Record):
     survivors: Sent[Literal["restart", "live"]] = "restart"
     """What becomes of the other ranks when one is lost: ``restart`` starts them anew from the last snapshot, ``live``
     keeps their processes and their state in memory, and repeats no finished step: for ``Training.fit()`` on CPUs."""
+    grow: Sent[Literal["auto", "never"]] = "auto"
+    """Whether an elastic job takes nodes that come later: ``never`` lets them stand by until a node is lost or the job
+    is started again."""
+    grow_every: Sent[Duration] = "30s"
+    """Least time from one such growth to the next: each costs a snapshot and a start of all ranks."""
 
     interruption_notice: Sent[
         Annotated[
@@ -227,6 +232,11 @@ class Policy(Record):
     ] = ""
     """Who announces that a machine is about to be taken away: the metadata service of ``aws``, ``gcp`` or ``azure``, or
     a URL. Each node asks it every 5 s, and is drained at once. Empty: only SIGTERM does."""
+
+    @property
+    def grow_seconds(self) -> int | None:
+        """Least seconds between two growths; None for ``never``."""
+        return None if self.grow == "never" else seconds(self.grow_every)
 
     @property
     def hang_seconds(self) -> float | None:

@@ -61,6 +61,8 @@ from them is in the document (`training-job.document`).
       "lostAfter": "3s",
       "onNonFinite": "warn",
       "survivors": "restart",
+      "grow": "auto",
+      "growEvery": "30s",
       "interruptionNotice": ""
     },
     "metrics": {

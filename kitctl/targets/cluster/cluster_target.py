@@ -21,7 +21,7 @@ from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
 from kitctl.targets.cluster.read import events, finding, job_facts, last_lines
 from kitctl.targets.cluster.read.reports import history_tail, report
-from kitctl.targets.conflicts import check_scale, snapshots_disabled
+from kitctl.targets.conflicts import check_scale, scale_notes, snapshots_disabled
 from kitjob import variables
 from kitjob.report import Report
 
@@ -159,6 +159,8 @@ class ClusterTarget:
             raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
         settings = documents.read_settings(job_facts.plain_environment(job))
         run_control.scale(self.api, job, settings.started(nodes))
+        for note in scale_notes(name, settings):
+            self._warn(note)
         if job["metadata"].get("labels", {}).get(names.LABEL_MANAGED_BY) == HELM:
             self._warn(
                 f"{name!r} is of a Helm release, which knows nothing of this: its next upgrade sets the number of "

@@ -26,7 +26,7 @@ from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks
 from kitctl.state.usage import NodeUsage
 from kitctl.targets import Session, SnapshotStore, Submission
-from kitctl.targets.conflicts import already_exists, check_scale, no_job, no_snapshots, snapshots_disabled
+from kitctl.targets.conflicts import already_exists, check_scale, no_job, no_snapshots, scale_notes, snapshots_disabled
 from kitctl.targets.local import (
     code_store,
     folder_facts,
@@ -155,6 +155,8 @@ class LocalTarget:
         check_scale(name, nodes, low=spec.min_nodes, high=spec.max_nodes)
         started = spec.started(nodes)
         self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, nodes=started))
+        for note in scale_notes(name, spec):
+            self._warn(note)
 
     def suspend(self, namespace: str, name: str) -> None:
         """Drain all nodes, and wait for it."""

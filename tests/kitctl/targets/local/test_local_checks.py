@@ -129,7 +129,7 @@ def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
         f"policy.{key}"
         for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout", "lostAfter")
     }
-    heard |= {"policy.onNonFinite", "policy.interruptionNotice", "policy.survivors"}
+    heard |= {"policy.onNonFinite", "policy.interruptionNotice", "policy.survivors", "policy.grow", "policy.growEvery"}
     named = heard | {*local_checks.IGNORED}
     fields = {
         name if name in named or not key else f"{name}.{key}"

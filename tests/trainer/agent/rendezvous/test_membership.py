@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kittrain.agent.rendezvous import succession
+from kittrain.agent.rendezvous.growth import Growth
 from kittrain.agent.rendezvous.membership import Membership, Node, Superseded
 
 
@@ -327,3 +332,87 @@ def test_spares_are_released_when_the_job_has_finished() -> None:
     for index in (0, 1, 2):
         job.membership.mark_done(job.nodes[index])
     assert job.membership.finish() == [job.nodes[index] for index in (0, 1, 2, 3)]
+
+
+def growing(every: float) -> Job:
+    """A job of up to four nodes, of which one trains."""
+    job = Job(1, 4)
+    job.membership = Membership(min_nodes=1, max_nodes=4, last_call_timeout=3.0, growth=Growth(every))
+    job.connect(0)
+    job.join(0)
+    job.group(0.0)
+    assert job.group(3.0) == [0]
+    return job
+
+
+def comes(job: Job, index: int) -> None:
+    job.connect(index)
+    job.join(index)
+
+
+def test_a_job_that_never_grows_lets_newcomers_stand_by_and_replace_what_is_lost() -> None:
+    job = growing(math.inf)
+    comes(job, 1)
+    assert job.membership.scale_up(1e9) == []
+    assert job.standing_by() == [1]
+    assert job.remove(0) == [0]
+    assert job.group(1e9) == [1]
+    comes(job, 0)
+    assert job.membership.scale_up(2e9) == []
+    assert (job.group(2e9), job.standing_by()) == ([1], [0])
+
+
+def test_a_job_grows_once_for_all_that_come_within_the_least_time() -> None:
+    job = growing(60.0)
+    comes(job, 1)
+    job.membership.scale_up(100.0)  # the last call begins
+    assert job.standing_by() == [], "the first growth waits for nothing but its last call"
+    assert len(job.membership.scale_up(103.0)) == 1
+    job.rejoin(0)
+    assert job.group(103.0) == [0, 1]
+    comes(job, 2)
+    assert job.membership.scale_up(110.0) == []
+    assert job.standing_by() == [2], "a node that has to wait does not give up"
+    comes(job, 3)
+    assert job.membership.scale_up(162.9) == []
+    assert len(job.membership.scale_up(163.0)) == 2
+    job.rejoin(0, 1)
+    assert job.group(163.0) == [0, 1, 2, 3]
+
+
+EVENTS = st.lists(st.tuples(st.sampled_from(["comes", "lost"]), st.integers(0, 3), st.floats(0.1, 40.0)), max_size=30)
+
+
+@given(every=st.sampled_from([0.0, 5.0, 60.0, math.inf]), events=EVENTS)
+def test_growths_keep_their_distance_and_nobody_waits_longer_than_that(
+    every: float, events: list[tuple[str, int, float]]
+) -> None:
+    job = growing(every)
+    now, grown = 3.0, [-math.inf]
+    for what, index, pause in events:
+        if what == "comes" and index not in job.nodes:
+            comes(job, index)
+        elif what == "lost" and index in job.nodes and len(job.nodes) > 1:
+            job.remove(index)
+        until = now + pause
+        while now < until:
+            now = min(now + 0.5, until)
+            if ended := job.membership.scale_up(now):
+                assert now - grown[-1] >= every
+                grown.append(now)
+                job.rejoin(*(node.index for node in ended))
+            left = [i for i, node in job.nodes.items() if node.in_last_round and not (node.active or node.ready)]
+            job.rejoin(*left)
+            job.group(now)
+    for _ in range(2):  # the last call, or the least time
+        now += 1000.0
+        if ended := job.membership.scale_up(now):
+            job.rejoin(*(node.index for node in ended))
+        job.group(now)
+        now += 5.0
+        if ended := job.membership.scale_up(now):
+            job.rejoin(*(node.index for node in ended))
+        job.group(now)
+    waiting = sorted(index for index, node in job.nodes.items() if not node.active)
+    assert waiting == [] or math.isinf(every)
+    assert waiting == job.standing_by()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kittrain.agent.rendezvous.claims import claim
+from kittrain.agent.rendezvous.growth import Growth
 from kittrain.agent.rendezvous.handshake import Key
 from kittrain.agent.rendezvous.hang_detector import HangDetector
 from kittrain.agent.rendezvous.hub import MAX_MISSED_HEARTBEATS, Hub
@@ -26,6 +28,7 @@ class HubConfig:
         min_nodes: of a round.
         max_nodes: of a round.
         spares: nodes beyond those of a round.
+        grow_every: least seconds between two growths; None: never.
         settings: timeouts.
         grace_seconds: that ranks may take to stop.
         snapshots: the folder of snapshots, which nodes may share; None: there is none.
@@ -40,6 +43,7 @@ class HubConfig:
     min_nodes: int
     max_nodes: int
     spares: int
+    grow_every: int | None
     settings: RendezvousSettings
     grace_seconds: float
     snapshots: Path | None
@@ -73,6 +77,7 @@ def config_of(
         min_nodes=node.job.min_nodes,
         max_nodes=node.job.max_nodes,
         spares=node.job.spares,
+        grow_every=node.job.policy.grow_seconds,
         settings=settings,
         grace_seconds=node.grace_period,
         snapshots=node.snapshot_dir,
@@ -88,6 +93,7 @@ def hub_of(config: HubConfig, warn: Callable[[str], None]) -> Hub:
         min_nodes=config.min_nodes,
         max_nodes=config.max_nodes,
         spares=config.spares,
+        growth=Growth(math.inf if config.grow_every is None else config.grow_every),
         last_call_timeout=config.settings.last_call_timeout,
         first=config.node == 0,
     )

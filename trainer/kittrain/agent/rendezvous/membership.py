@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kittrain.agent.rendezvous import succession
+from kittrain.agent.rendezvous.growth import Growth
 from kittrain.agent.rendezvous.succession import Configuration, Known, Verdict
 
 
@@ -74,15 +75,25 @@ class Membership:
         spares: nodes beyond those of a round.
         last_call_timeout: seconds that fewer than the expected nodes wait for more.
         first: whether the first round may be formed here; else only those that follow one.
+        growth: when a round may end to become larger.
     """
 
     def __init__(
-        self, *, min_nodes: int, max_nodes: int, last_call_timeout: float, spares: int = 0, first: bool = True
+        self,
+        *,
+        min_nodes: int,
+        max_nodes: int,
+        last_call_timeout: float,
+        spares: int = 0,
+        first: bool = True,
+        growth: Growth | None = None,
     ) -> None:
         self.min_nodes = min_nodes
         self.max_nodes = max_nodes
         self.all_nodes = max_nodes + spares
         self._last_call_timeout = last_call_timeout
+        self._growth = growth or Growth()
+        self._held = False  # whether nodes that are ready have to wait until the round may grow
         self._nodes: dict[int, Node] = {}
         self._expected = max_nodes  # nodes that a last call waits for: those of the last round that may come back
         self._size = 0  # nodes of the last round
@@ -99,8 +110,8 @@ class Membership:
 
     @property
     def standing_by(self) -> list[Node]:
-        """The spares that are ready, while a round of full size is trained by others."""
-        return self._ready() if len(self.group) == self.max_nodes else []
+        """The nodes that are ready while others train, in a round that is full or may not grow now."""
+        return self._ready() if len(self.group) == self.max_nodes or (self.group and self._held) else []
 
     def predecessor(self, node: Node, *, first: bool) -> Node | None:
         """The older agent that is connected with a node's index, if any.
@@ -246,13 +257,15 @@ class Membership:
 
     def scale_up(self, now: float) -> list[Node]:
         """End the round if ready nodes can make it larger; returns the nodes whose round this ends."""
+        self._held = self._growth.held(now)
         missing = self.max_nodes - len(self.group)
         if not self.group or not missing or any(node.done for node in self.group):
             return []
         waiting = len(self._ready())
-        if not waiting:
+        if not waiting or self._held or not (waiting >= missing or self._last_call_is_over(now)):
             return []
-        return self.end_round(self.group[0]) if waiting >= missing or self._last_call_is_over(now) else []
+        self._growth.grown(now)
+        return self.end_round(self.group[0])
 
     def form_round(self, now: float) -> bool:
         """Form the next round if that is possible now; returns whether it was formed."""

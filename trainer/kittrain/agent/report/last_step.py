@@ -1,4 +1,4 @@
-"""Completes the report of a finished run whose agents were all lost before they had reported its last step or snapshot."""
+"""Completes the report of a finished run whose agents were all lost before they had told its last step or snapshot."""
 
 from __future__ import annotations
 

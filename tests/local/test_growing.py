@@ -1,0 +1,29 @@
+"""``policy.grow``: whether and when an elastic job takes a node that comes later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.local.test_lifecycle import TOY, trains
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_job_that_never_grows_lets_a_later_node_stand_by_until_it_is_started_again(kit: Kit) -> None:
+    kit.run("submit", "--name", "same", "--nodes", "1:2", "--set", "policy.grow=never", *TOY)
+    trains(kit, "same", ranks=2)
+    kit.run("scale", "same", "--nodes", "1")
+    trains(kit, "same", ranks=1)
+    assert "policy.grow is never" in kit.run("scale", "same", "--nodes", "2")
+    job = kit.until("same", lambda job: job["spares"] == [1])
+    reached = job["progress"]["step"] or 0
+    job = kit.until("same", lambda job: (job["progress"]["step"] or 0) > reached + 20)
+    assert (job["worldSize"], job["nodes"][1]["state"]) == (1, "Spare")
+    kit.run("suspend", "same")
+    kit.run("resume", "same")
+    trains(kit, "same", ranks=2, after=reached)
