@@ -67,9 +67,11 @@ def test_the_status_shows_that_they_are_being_installed(kit: Kit) -> None:
     state = kit.until("job", lambda state: state["reason"])
     assert (state["phase"], state["reason"]) == ("Starting", "installing requirements")
     assert sorted(node["reason"] for node in state["nodes"]) == ["", "installing requirements"], "the other node waits"
+    assert waiting.stderr
+    told = iter(waiting.stderr.readline, "")
+    assert next((line for line in told if line == "job: Starting (installing requirements)\n"), None)  # it has looked
     release.touch()
-    output = "".join(waiting.communicate(timeout=240))
-    assert "job: Starting (installing requirements)" in output
+    waiting.communicate(timeout=240)
     assert "the build fails" in kit.status("job")["reason"]
 
 
