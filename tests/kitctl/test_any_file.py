@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,7 @@ def test_any_bytes(text: bytes) -> None:
     check_file(text)
 
 
+@pytest.mark.wide
 @settings(max_examples=50)
 @example(EVERY_OPTION.index(b"name: ", EVERY_OPTION.index(b"\npod:")), 4, b"nam")  # an item without a key
 @given(st.integers(0, len(EVERY_OPTION)), st.integers(0, 30), st.binary(max_size=8) | TEXTS.map(str.encode))
@@ -115,6 +117,7 @@ def test_a_good_file_with_a_flaw(start: int, length: int, flaw: bytes) -> None:
     check_file(EVERY_OPTION[:start] + flaw + EVERY_OPTION[start + length :])
 
 
+@pytest.mark.wide
 @settings(max_examples=200)
 @given(values(FieldType(JobSpec)))
 def test_any_values(tree: Any) -> None:

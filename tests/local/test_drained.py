@@ -68,6 +68,7 @@ toy.main(sys.argv[1:])
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_grace_period_that_is_too_short_for_the_store_is_told_with_what_is_lost(kit: Kit) -> None:

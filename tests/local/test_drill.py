@@ -71,7 +71,8 @@ for step in range(begin, 4000):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("file", [pytest.param("none", marks=pytest.mark.wide), "ck.pt"])
+@pytest.mark.wide
+@pytest.mark.parametrize("file", ["none", "ck.pt"])
 def test_steps_that_a_script_with_its_own_loop_takes_again_are_told(kit: Kit, file: str) -> None:
     (kit.folder / "own.py").write_text(OWN_LOOP)
     kit.run("submit", "--name", "own", "--nodes", "3", "--", "own.py", file)

@@ -90,6 +90,7 @@ exec(compile(source, os.fsdecode(b"lo\\xffder.py"), "exec"))
 """
 
 
+@pytest.mark.wide
 def test_a_failure_with_any_text_ends_the_job_and_is_shown(kit: Kit) -> None:
     (kit.folder / "train.py").write_text(ANY_TEXT)
     told = kit.run("submit", "--name", "texts", "--max-restarts", "1", "--wait", "train.py", exit_code=100)
@@ -101,6 +102,7 @@ def test_a_failure_with_any_text_ends_the_job_and_is_shown(kit: Kit) -> None:
     assert kit.status("texts")["failure"]["error"].startswith("ValueError: data-?")
 
 
+@pytest.mark.wide
 def test_a_file_that_was_not_sent_is_not_waited_for(kit: Kit) -> None:
     (kit.folder / "train.py").write_text("print('started')\nopen('data/x.csv')\n")
     told = kit.run("submit", "--name", "unsent", "--workdir", ".", "--wait", "train.py", exit_code=100)

@@ -24,6 +24,7 @@ while not Path("enough").exists():
 """
 
 
+@pytest.mark.wide
 def test_the_commands_that_change_a_job_or_wait_for_it(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
     submit = ["submit", "--name", "job", "--nodes", "1:2", "plain.py"]

@@ -35,6 +35,7 @@ while not Path(sys.argv[0]).with_name("enough").exists():
 """
 
 
+@pytest.mark.wide
 def test_a_plain_script_without_steps_is_not_said_to_lack_a_snapshot(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
     kit.run("submit", "--name", "plain", "--nodes", "1", "plain.py")
@@ -43,6 +44,7 @@ def test_a_plain_script_without_steps_is_not_said_to_lack_a_snapshot(kit: Kit) -
     kit.run("delete", "plain", "-y")
 
 
+@pytest.mark.wide
 def test_steps_that_are_lost_with_all_agents_at_once_are_told(kit: Kit) -> None:
     kit.run("submit", "--name", "gone", "--nodes", "2", "--snapshot-every", "1000", *TOY)
     kit.until("gone", lambda job: (job["progress"]["step"] or 0) > 60)
@@ -98,7 +100,7 @@ print("all done", flush=True)
 """
 
 
-@pytest.mark.parametrize("who", ["0", "1"])
+@pytest.mark.parametrize("who", ["0", pytest.param("1", marks=pytest.mark.wide)])
 def test_what_one_rank_does_after_the_training_is_waited_for(kit: Kit, who: str) -> None:
     """Also by the node of the others' hub, and for longer than a node waits that others can do without."""
     (kit.folder / "own.py").write_text(OWN_WORK)

@@ -62,6 +62,7 @@ def test_an_elastic_job_through_every_command(kit: Kit) -> None:
     assert list(kit.snapshots("life").glob("step-*")), "snapshots outlive the job"
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_resume_continues_an_earlier_job_of_the_name(kit: Kit) -> None:
@@ -114,6 +115,7 @@ def test_ctrl_c_while_following_leaves_the_job_running_and_shows_how_to_follow_a
     assert time.monotonic() - before < 60
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_concurrent_jobs_do_not_disturb_each_other(kit: Kit) -> None:

@@ -55,6 +55,7 @@ def test_steps_of_a_rank_are_traced_while_it_trains(kit: Kit, script: str) -> No
     kit.run("cancel", "run")
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_rank_that_takes_no_steps_is_told(kit: Kit) -> None:

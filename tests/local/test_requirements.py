@@ -84,6 +84,7 @@ def test_a_failed_installation_is_the_jobs_reason(kit: Kit) -> None:
     assert not [*packages_home().glob("[!.]*")]
 
 
+@pytest.mark.wide
 def test_bad_input_is_refused_before_the_job_starts(kit: Kit) -> None:
     prepared(kit, "-e .")
     submit = ("submit", "--name", "job", "--requirements")

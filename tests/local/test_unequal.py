@@ -21,6 +21,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_world_is_the_sum(kit: Kit) -> None:

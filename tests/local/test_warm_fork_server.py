@@ -18,7 +18,10 @@ SLEEPS = "import time\ntime.sleep(600)\n"
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "warm"),
-    [({}, True), ({"MALLOC_ARENA_MAX": "3"}, False)],  # the second is read at the start of a process
+    [
+        ({}, True),
+        pytest.param({"MALLOC_ARENA_MAX": "3"}, False, marks=pytest.mark.wide),  # it is read at the start of a process
+    ],
 )
 def test_jobs_are_forked_from_it_or_start_by_themselves(
     kit: Kit, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, warm: bool

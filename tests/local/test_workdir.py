@@ -34,6 +34,7 @@ def project(folder: Path) -> None:
     (folder / "data" / "weights.bin").write_bytes(b"\xff\x00")
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
@@ -139,6 +140,7 @@ def interrupted(kit: Kit, name: str, *words: str) -> str:
     return str(go)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_with_shared_outputs_all_ranks_resume_alike_and_they_outlive_the_job(kit: Kit) -> None:

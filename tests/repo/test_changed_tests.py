@@ -133,6 +133,7 @@ def test_changed_is_what_was_committed_edited_added_and_renamed_since_the_base(
     assert changed_tests.changes("HEAD~1") == ("HEAD~1", changed)
 
 
+@pytest.mark.wide
 def test_what_fails_is_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test_it():\n    assert False\n", encoding="utf-8")

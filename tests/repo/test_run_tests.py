@@ -192,6 +192,7 @@ def test_each_test_of_the_cluster_runs_once_with_the_controllers_that_it_needs()
         assert not [name for name in commands if eval(marks(name), has | {"long": True})]
 
 
+@pytest.mark.wide
 def test_what_runs_without_the_controllers_makes_no_jobs_that_need_them() -> None:
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/cluster", "-m", marks("cluster tests")]
     environ = {**os.environ, "KIT_CLUSTER_TESTS": "1"}

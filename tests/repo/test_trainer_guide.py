@@ -35,6 +35,7 @@ def test_the_guides_script_trains(tmp_path: Path, number: int, result: str, limi
     assert (tmp_path / "snapshots" / "model.pt").exists()
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_script_in_the_readme_trains(tmp_path: Path) -> None:
     (script,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)

@@ -109,18 +109,21 @@ def test_where_an_import_has_started_a_thread_each_worker_imports_by_itself(tmp_
     assert [one[0] for one in places(tmp_path)] == [one[1] for one in places(tmp_path)]
 
 
+@pytest.mark.wide
 def test_a_file_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     code, output = run(tmp_path, "import no_such_module")
     assert code == 1
     assert "No module named 'no_such_module'" in output
 
 
+@pytest.mark.wide
 def test_a_worker_that_crashes_is_replaced(tmp_path: Path) -> None:
     code, output = run(tmp_path, "import os\ndef test_a(): os._exit(3)\ndef test_b(): pass\n")
     assert code == 1
     assert "1 failed, 1 passed" in output, output
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_no_process_outlives_a_session_that_was_ended(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, "import os, time\ndef test_a():\n    open('begun', 'w')\n    time.sleep(600)\n")

@@ -35,9 +35,17 @@ def hanging(folder: Path, fault: str, **env: str) -> Nodes:
     ("fault", "cause"),
     [
         ("data", "rank 1 (node 1, pod local-1) has been in data loading of step 1"),
-        ("start", "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in preparing to train"),
+        pytest.param(
+            "start",
+            "rank 1 (node 1, pod local-1) has been stopped (by SIGSTOP, or a debugger) in preparing to train",
+            marks=pytest.mark.wide,
+        ),
         ("skip", "rank 1 (node 1, pod local-1) has been in the gradients' all-reduce of step 13 for "),
-        ("compute", "rank 1 (node 1, pod local-1) has been in the forward pass of step 13 for "),
+        pytest.param(
+            "compute",
+            "rank 1 (node 1, pod local-1) has been in the forward pass of step 13 for ",
+            marks=pytest.mark.wide,
+        ),
     ],
 )
 def test_the_rank_that_hangs_is_named_and_the_run_continues(tmp_path: Path, fault: str, cause: str) -> None:
@@ -82,6 +90,7 @@ def test_a_long_step_of_a_busy_rank_is_no_hang(tmp_path: Path) -> None:
         assert "hang:" not in output
 
 
+@pytest.mark.wide
 def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
     with hanging(tmp_path, "none", PET_MAX_RESTARTS="0", STEP_SECONDS="0.5", EVALUATION_SECONDS="6") as nodes:
         nodes.start(0, 1)

@@ -40,6 +40,7 @@ def test_a_killed_agent_is_succeeded_by_its_zygote_on_any_node(tmp_path: Path) -
     assert copied.endswith(b"[agent 1]: done: all ranks succeeded\n")
 
 
+@pytest.mark.wide
 def test_without_a_zygote_a_new_agent_imports_torch(tmp_path: Path) -> None:
     with nodes_in_pods(tmp_path, nodes="1", KIT_WARM_WORKERS="0") as nodes:
         nodes.start(0)

@@ -50,6 +50,7 @@ def test_a_log_line_keeps_colours_and_carriage_returns_and_resets_colours_at_its
     assert printable.log("a\x08b\n") == r"a\x08b\n"
 
 
+@pytest.mark.wide
 @given(st.text(st.characters(codec="utf-8")))
 def test_json_is_equal_and_without_control_codes(text: str) -> None:
     safe = printable.json(json.dumps([text], ensure_ascii=False, indent=2))

@@ -91,7 +91,14 @@ class Shell:
         os.close(self.ours)
 
 
-@pytest.mark.parametrize("name", [name for name in (*START, "fish") if shutil.which(name)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "bash" else pytest.mark.wide)
+        for name in (*START, "fish")
+        if shutil.which(name)
+    ],
+)
 def test_the_tabulator_completes(name: str, environ: dict[str, str]) -> None:
     if name == "fish":
         assert_fish_completes(environ)

@@ -135,6 +135,7 @@ def test_a_program_of_the_trainer_is_started_with_what_was_sent(image: Image) ->
     assert environ["PYTHONUNBUFFERED"] == "1"
 
 
+@pytest.mark.wide
 def test_all_that_was_sent_is_unpacked_and_compiles(image: Image) -> None:
     image.add_torch()
     where, *_ = image.probed("probe")
@@ -344,7 +345,9 @@ def test_the_images_own_trainer_is_used_if_it_is_the_same(image: Image, change: 
 
 
 @pytest.mark.parametrize("name", ["kittrain", "kitjob"])
-@pytest.mark.parametrize("named", ["", "/nowhere", "own", "own:/nowhere"])
+@pytest.mark.parametrize(
+    "named", ["", *(pytest.param(one, marks=pytest.mark.wide) for one in ("/nowhere", "own", "own:/nowhere"))]
+)
 def test_a_package_that_would_be_found_before_ours_is_told(image: Image, name: str, named: str) -> None:
     """As where a file that each interpreter runs at its start puts a folder first."""
     image.add_torch()

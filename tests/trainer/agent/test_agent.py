@@ -16,6 +16,7 @@ from tests.trainer.storage import UNREADABLE
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.wide
 def test_ranks_of_unequal_nodes_finish_together(tmp_path: Path) -> None:
     with ColdNodes(tmp_path, str(SCRIPTS / "allreduce.py"), KIT_LOG_DIR=str(tmp_path / "logs")) as nodes:
         nodes.start(0)

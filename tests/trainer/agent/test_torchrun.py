@@ -69,6 +69,7 @@ def pod(*, ranks: int) -> dict[str, str]:
     return {**endpoint, "KIT_NODE_INDEX": "0", "PET_NNODES": "1", "PET_NPROC_PER_NODE": str(ranks)}
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_in_a_pod_it_is_the_nodes_agent(tmp_path: Path) -> None:
     done = run(tmp_path, "--nnodes=3", "train.py", "a", **pod(ranks=2), PET_RDZV_ID="mine")

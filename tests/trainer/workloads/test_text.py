@@ -14,6 +14,7 @@ from tests.trainer.worlds import TRAINING_SECONDS, Ranks
 ACCURACY = re.compile(r"^accuracy ([\d.]+) % on (\d+) test passages of 4 libraries", re.MULTILINE)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_it_learns(tmp_path: Path) -> None:
     ranks = Ranks(

@@ -146,6 +146,7 @@ def test_a_list_recovers_a_job_whose_supervisor_was_killed_and_says_so_once(targ
     assert "node 1: started, attempt 1" in line
 
 
+@pytest.mark.wide
 def test_a_job_whose_supervisor_and_nodes_were_killed_can_be_restarted_and_deleted(target: LocalTarget) -> None:
     folder = begin(target, SLEEP)
     for attempt, act in enumerate((target.restart, target.cancel), start=1):
@@ -239,6 +240,7 @@ def test_restart_replaces_every_node_of_a_running_job(target: LocalTarget) -> No
     eventually(lambda: up(folder, 0, 1) and [folder.node(i).attempts for i in (0, 1)] == [2, 2])
 
 
+@pytest.mark.wide
 def test_restart_starts_a_failed_job_again_but_not_one_that_succeeded(target: LocalTarget) -> None:
     folder = begin(target, 'if [ -e "${KIT_TERMINATION_LOG%/nodes/*}/fixed" ]; then exit 0; else exit 78; fi')
     eventually(lambda: folder.result)
@@ -362,6 +364,7 @@ def test_a_clock_that_is_set_while_nodes_drain_does_not_end_their_grace_period(
     assert exited.code == 75
 
 
+@pytest.mark.wide
 def test_a_restart_begins_to_count_losses_anew(target: LocalTarget) -> None:
     spec = JobSpec(name="job", policy=Policy(backoff_limit=1))
     folder = begin(target, 'test -e "$0.mended" && exit 0; kill -9 $$', spec=spec)

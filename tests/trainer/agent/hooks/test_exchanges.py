@@ -63,14 +63,19 @@ def trained(
     "parts",
     [
         pytest.param({"after": METRICS}, id="after each step"),
-        pytest.param({"forward": METRICS}, id="in each forward pass"),
+        pytest.param({"forward": METRICS}, id="in each forward pass", marks=pytest.mark.wide),
         pytest.param(
-            {"after": f"dist.barrier()\nwork = {METRICS[:-1]}, async_op=True)\nwork.wait()"}, id="and barriers"
+            {"after": f"dist.barrier()\nwork = {METRICS[:-1]}, async_op=True)\nwork.wait()"},
+            id="and barriers",
+            marks=pytest.mark.wide,
         ),
-        pytest.param({"after": "dist.all_gather_object([None], {'accuracy': 0.5})"}, id="as objects"),
+        pytest.param(
+            {"after": "dist.all_gather_object([None], {'accuracy': 0.5})"}, id="as objects", marks=pytest.mark.wide
+        ),
         pytest.param(
             {"before": "for one in model.parameters(): dist.broadcast(one.detach(), 0)", "after": METRICS},
             id="and one model at the beginning",
+            marks=pytest.mark.wide,
         ),
         pytest.param(
             {"before": "group = dist.new_group([0])", "after": f"{METRICS[:-1]}, group=group)"}, id="in a group"
@@ -85,14 +90,18 @@ def test_ranks_that_exchange_metrics_train_alone(tmp_path: Path, parts: dict[str
     "parts",
     [
         pytest.param({"before": DDP}, id="DDP"),
-        pytest.param({"before": DDP, "after": METRICS}, id="DDP and metrics"),
-        pytest.param({"before": DDP, "steps": 2, "micro": 64}, id="DDP, accumulating"),
+        pytest.param({"before": DDP, "after": METRICS}, id="DDP and metrics", marks=pytest.mark.wide),
+        pytest.param({"before": DDP, "steps": 2, "micro": 64}, id="DDP, accumulating", marks=pytest.mark.wide),
         pytest.param({"backward": EACH, "after": METRICS}, id="each gradient"),
-        pytest.param({"backward": EACH, "steps": 2, "micro": 64}, id="each gradient, accumulating"),
-        pytest.param({"backward": FLAT + "all_reduce(flat)"}, id="all gradients at once"),
-        pytest.param({"backward": FLAT + "all_reduce(flat.half())"}, id="in half precision"),
+        pytest.param(
+            {"backward": EACH, "steps": 2, "micro": 64}, id="each gradient, accumulating", marks=pytest.mark.wide
+        ),
+        pytest.param({"backward": FLAT + "all_reduce(flat)"}, id="all gradients at once", marks=pytest.mark.wide),
+        pytest.param({"backward": FLAT + "all_reduce(flat.half())"}, id="in half precision", marks=pytest.mark.wide),
         pytest.param({"backward": FLAT + "all_reduce(flat[::100].contiguous())"}, id="a hundredth of them"),
-        pytest.param({"backward": FLAT + "dist.all_gather([flat.clone()], flat)"}, id="gathered"),
+        pytest.param(
+            {"backward": FLAT + "dist.all_gather([flat.clone()], flat)"}, id="gathered", marks=pytest.mark.wide
+        ),
         pytest.param(
             {"after": "if step % 100 == 99:\n    for one in model.parameters(): all_reduce(one.detach())\n" + METRICS},
             id="models, now and then",

@@ -63,6 +63,7 @@ def test_no_warning_for_a_package_that_sets_one(tmp_path: Path) -> None:
     assert not warnings_of(tmp_path, f"sys.path.append({str(packages)!r}); import other")
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_warm_rank_is_warned_and_a_cold_one_is_not(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os\nos.environ['OMP_NUM_THREADS'] = '3'\nimport torch\n")

@@ -58,6 +58,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_processes_of_a_rank_form_groups_at_any_address(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(GROUPS)

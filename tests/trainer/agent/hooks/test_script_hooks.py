@@ -92,6 +92,7 @@ def test_ranks_without_a_process_group_do_not_wait_for_each_other(tmp_path: Path
     assert (seen.step, seen.timed, seen.busy) == (3, 0, 0.0)
 
 
+@pytest.mark.wide
 def test_compiled_steps_run_with_the_hooks(tmp_path: Path) -> None:
     script = """
     import torch

@@ -108,6 +108,7 @@ def test_the_majority_goes_on_and_the_others_stop_until_they_meet_again(tmp_path
         three.until("round of 3", 0, 1, 2, times=2)
 
 
+@pytest.mark.wide
 def test_of_two_halves_neither_goes_on_without_a_folder(tmp_path: Path) -> None:
     with agents(2, tmp_path) as two:
         two.cut(1)

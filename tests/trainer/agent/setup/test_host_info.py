@@ -120,6 +120,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_torch_records_under_these_names_without_a_warning(tmp_path: Path) -> None:
     """With gloo, which records collectives as NCCL does."""

@@ -188,7 +188,7 @@ def repacked(path: Path, change: Callable[[str, bytes], bytes], extra: int = 0) 
             archive.addfile(info, io.BytesIO(changed))
 
 
-@pytest.mark.parametrize("where", ["blobs", "trees", "undeclared"])
+@pytest.mark.parametrize("where", [pytest.param("blobs", marks=pytest.mark.wide), "trees", "undeclared"])
 def test_an_archive_is_not_read_beyond_what_its_tree_declares(tmp_path: Path, where: str) -> None:
     folder = tmp_path / "job"
     folder.mkdir()

@@ -17,7 +17,7 @@ from tests.trainer.sharded import has_fsdp_on_cpus
     ("kind", "size", "steps"),
     [
         ("fit", 3, (1, 2)),
-        ("Run", 3, (1,)),  # tests/trainer/rank/training/test_run.py kills such loops of three ranks later
+        pytest.param("Run", 3, (1,), marks=pytest.mark.wide),  # test_run.py kills such loops of three ranks later
         *(
             pytest.param(*case, marks=pytest.mark.long)
             for kind in ("fit", "Run")

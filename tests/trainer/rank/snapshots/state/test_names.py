@@ -104,7 +104,11 @@ def test_a_childs_name_alone_does_not_make_it_a_wrapper() -> None:
 
 
 # Each wrapping saves and resumes at least once.
-PAIRS = [(one, other) for one, other in product(WRAPPED, WRAPPED) if "plain" in (one, other)]
+PAIRS = [
+    pytest.param(one, other, marks=pytest.mark.wide if other == "plain" and one != "compiled DDP" else ())
+    for one, other in product(WRAPPED, WRAPPED)
+    if "plain" in (one, other)
+]
 
 
 @pytest.mark.parametrize(("saved", "resumed"), PAIRS)
