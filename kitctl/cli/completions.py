@@ -108,7 +108,7 @@ def _choices(flag: Flag) -> Iterable[str]:
     if flag.fields == "kind":
         return (AUTO, *all_kinds())
     field: FieldType | None = FieldType(JobSpec)
-    for key in flag.fields.split()[0].split("."):
+    for key in flag.paths[0].split("."):
         field = field.child(key) if field else None
     return _values(field)
 

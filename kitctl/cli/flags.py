@@ -16,11 +16,16 @@ class Flag(NamedTuple):
 
     group: str  # of the help
     spellings: str
-    fields: str  # the field, or the fields, of a job file that it sets
+    fields: str  # the field, or the fields, of a job file that it sets; one that it switches on ends in "+"
     metavar: str
     default: str  # as help shows it; empty: none
     help: str
     parse: Callable[[Any], Any] = str  # from the command line to the field's value
+
+    @property
+    def paths(self) -> list[str]:
+        """The fields that have its value."""
+        return [field for field in self.fields.split() if not field.endswith("+")]
 
     @property
     def repeatable(self) -> bool:
@@ -77,6 +82,8 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     )),
     ("Snapshots", (
         ("--resume", "resume", "", "", "Continue from the snapshots of an earlier job of this name.", bool),
+        ("--continue", "snapshots.mirror resume+", "s3://BUCKET/PREFIX", "none",
+         "Continue what a job has copied there, on any cluster, and copy on."),
         ("--resume-state", "resume", "", "", "The same, but with a new order of the data.", values.resume_state),
         ("--from-scratch", "fromScratch", "", "", "Start at step 0 if all snapshots are unusable.", bool),
         ("--snapshot-every", "snapshots.everySteps", "STEPS", "100", "Steps between snapshots.", values.parse_int),
@@ -121,5 +128,6 @@ def to_mapping(given: Mapping[Flag, Any]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for flag, value in given.items():
         for field in flag.fields.split():
-            mapping = merge(mapping, nested(field.split("."), value))
+            told = True if field.endswith("+") else value
+            mapping = merge(mapping, nested(field.removesuffix("+").split("."), told))
     return mapping

@@ -9,7 +9,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kitctl import kinds
 from kitctl.base import names
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
+MIRROR_SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def problems(spec: JobKeys) -> Iterator[Problem]:
@@ -157,6 +158,12 @@ def _snapshots(spec: JobKeys) -> Iterator[Problem]:
         yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
     if spec.resume and not spec.snapshots.enabled:
         yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
+    if spec.snapshots.mirror and not spec.snapshots.enabled:
+        yield Problem.of("snapshots.mirror", "needs snapshots", "set snapshots.enabled")
+    for name in MIRROR_SECRETS if spec.snapshots.mirror else ():
+        if name in spec.env:
+            fix = f"give it by secrets ({name}: SECRET/KEY), and on this machine by your shell's environment"
+            yield Problem.of(f"env.{name}", "would be written into the job's objects, for all to read", fix)
 
 
 def _outputs(spec: JobKeys) -> Iterator[Problem]:

@@ -12,7 +12,17 @@ import msgspec
 from kitctl.base import printable
 from kitctl.base.quantity import duration
 from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
-from kitjob.report import NodeAssignment, PastFailure, Progress, RecoveryTimings, Report, Standstill, Termination, Trend
+from kitjob.report import (
+    MirrorReport,
+    NodeAssignment,
+    PastFailure,
+    Progress,
+    RecoveryTimings,
+    Report,
+    Standstill,
+    Termination,
+    Trend,
+)
 
 Phase = Literal[
     "Pending",  # accepted; no node runs yet, or again, since it waits in a queue
@@ -84,6 +94,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """Its nodes, by index."""
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
+    mirror: MirrorReport | None = None
+    """The copy of its snapshots in an object store, as its agent last told. Null: it has none, or has not begun."""
     outputs: str = ""
     """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
     spares: tuple[int, ...] = ()
@@ -164,6 +176,7 @@ def derive(facts: JobFacts) -> JobState:
         failure=facts.failure,
         nodes=tuple(_node(node, facts, phase) for node in facts.nodes),
         snapshots=facts.snapshots,
+        mirror=report.mirror,
         outputs=facts.outputs,
         queue=facts.queue,
         slow=report.slow if phase == "Running" else {},

@@ -82,6 +82,9 @@ Image: TypeAlias = Annotated[
 IndexUrl: TypeAlias = Annotated[
     str, Meta(pattern=r"^((https?|file)://[^ ]+)?$", examples=("https://index.example/simple",))
 ]
+MirrorUrl: TypeAlias = Annotated[
+    str, Meta(pattern=r"^(s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=-]+)+)?$", examples=("s3://bucket/prefix",))
+]
 Domain: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=("cluster.local",))]
 ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=253, examples=("my-name",))]
 GivenName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=("my-name",))]

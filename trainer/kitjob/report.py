@@ -171,6 +171,29 @@ class Trend(Record):
     """Samples per second, or steps per second of a script with a loop of its own."""
 
 
+class MirrorReport(Record):
+    """How far the copy of the snapshots in an object store is."""
+
+    url: str = ""
+    """Where it is."""
+    step: int | None = None
+    """Step of this run's newest snapshot there. Null: there is none yet."""
+    time: float | None = None
+    """When that snapshot was taken."""
+    size: int = 0
+    """Bytes of all snapshots there."""
+    sent: int = 0
+    """Bytes that were uploaded since its process started."""
+    behind: int = 0
+    """Published snapshots that are not there yet."""
+    behind_bytes: int = 0
+    """Their bytes."""
+    behind_since: float | None = None
+    """When the oldest of them was taken."""
+    warning: str = ""
+    """Why it does not go on. Empty: it does."""
+
+
 class Report(Record):
     """What the agent of rank 0 publishes about the group."""
 
@@ -206,6 +229,8 @@ class Report(Record):
     """The last recovery."""
     failures: tuple[PastFailure, ...] = ()
     """The last failures, the oldest first."""
+    mirror: MirrorReport | None = None
+    """The copy of the snapshots in an object store. Null: the job has none, or its agent has not begun."""
     warning: str = ""
     """What is probably not as it should be, although the ranks run or have succeeded."""
     updated: str = ""

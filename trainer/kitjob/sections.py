@@ -18,6 +18,7 @@ from kitjob.fields import (
     LabelKey,
     LabelValue,
     Meta,
+    MirrorUrl,
     ObjectName,
     Port,
     Positive,
@@ -115,6 +116,10 @@ class Snapshots(Record):
     """Its access mode; more than one node needs ReadWriteMany."""
     path: str = names.SNAPSHOT_PATH
     """Path in the container."""
+    mirror: Sent[MirrorUrl] = ""
+    """A prefix of an S3 bucket that each published snapshot is copied to, behind training; an empty folder is filled
+    from there. Takes the package ``obstore`` in the image or the requirements, and credentials: ``secrets`` with
+    ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, or a service account's. Empty: no copy."""
     every_steps: Sent[Positive] = 100
     """Optimizer steps between snapshots."""
     every: Sent[Duration | None] = None

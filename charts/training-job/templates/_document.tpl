@@ -45,6 +45,7 @@ from them is in the document (`training-job.document`).
       "lastCall": "3s"
     },
     "snapshots": {
+      "mirror": "",
       "everySteps": 100,
       "every": null,
       "copy": true,

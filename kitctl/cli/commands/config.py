@@ -65,13 +65,13 @@ def explain(key: str) -> None:
     from kitctl.cli.flags import FLAGS
     from kitctl.spec.job_spec import JobSpec
 
-    path = next((one.fields.split()[0] for one in FLAGS if key in one.spellings.split()), key)
+    path = next((one.paths[0] for one in FLAGS if key in one.spellings.split()), key)
     field, fact = FieldType(JobSpec), _schema()
     for part in path.split("."):
         if (child := field.child(part)) is None:
             raise SpecError([field.unknown(path, part)])
         field, fact = child, _below(fact, part)
-    rows = [*_rows(path, field, fact, next((one for one in FLAGS if path in one.fields.split()), None))]
+    rows = [*_rows(path, field, fact, next((one for one in FLAGS if path in one.paths), None))]
     width = max(len(name) for name, _ in rows) + 3
     echo("\n".join(f"{name:<{width}}{text}" for name, text in rows))
 
@@ -89,7 +89,7 @@ def show() -> None:
     for flag in FLAGS:
         name = settings.variable(flag.parameter)
         if value := _environ(name):
-            found |= dict.fromkeys(flag.fields.split(), (value, f"${name}"))
+            found |= dict.fromkeys(flag.paths, (value, f"${name}"))
     for key in settings.SHARED:
         if value := _environ(settings.variable(key)):
             found[key] = (value, f"${settings.variable(key)}")

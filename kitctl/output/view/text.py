@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kitctl.base import printable
-from kitctl.base.quantity import duration, pluralize, significant
+from kitctl.base.quantity import duration, format_bytes, pluralize, significant
 from kitctl.output.view.layout import facts, sparkline, table
 from kitctl.output.view.nodes import node_table
 from kitctl.state.phase import JobState
@@ -84,6 +84,7 @@ def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
             ),
         ),
         ("Snapshot", _snapshot(job, now)),
+        ("Mirror", _mirror(job, now)),
         ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
         ("Recovery", _recovery(job.last_recovery, found.cause)),
@@ -179,6 +180,19 @@ def _snapshot(job: JobState, now: float) -> str:
     age = f" ({duration(now - published)} ago)" if step and published and not job.finished else ""
     writing = f", writing step {progress.writing_step} for {duration(now - since)}" if _is_slow(job, now) else ""
     return f"{f'step {step}' if step else 'none yet'}{age}{writing}, in {job.snapshots}"
+
+
+def _mirror(job: JobState, now: float) -> str:
+    """``step 120, 1.2 GiB in s3://bucket/prefix; 1 snapshot (600 MiB) of the last 12s is not there yet``."""
+    mirror = job.mirror
+    if mirror is None:
+        return ""
+    there = f"step {mirror.step}, {format_bytes(mirror.size)} in {mirror.url}" if mirror.step is not None else ""
+    there = there or f"nothing of this run is in {mirror.url} yet"
+    age = f", {duration(now - mirror.behind_since)} old" if mirror.behind_since and not job.finished else ""
+    left = f"{pluralize(mirror.behind, 'snapshot')} ({format_bytes(mirror.behind_bytes)}{age}) not yet"
+    warning = f"; warning: {mirror.warning}" if mirror.warning else ""
+    return there + (f"; {left}" if mirror.behind else "") + warning
 
 
 def _is_slow(job: JobState, now: float) -> bool:

@@ -27,6 +27,7 @@ from tests.cluster.kind.settings import (
     STERN,
     TRAINER,
     TRAINING_OPERATOR,
+    VERSITYGW,
 )
 from tests.cluster.kind.steps import digest, finish, finished, read, run
 
@@ -94,6 +95,9 @@ MODULES: Final = {
     ),
     "actionlint": Module(
         path="github.com/rhysd/actionlint", version=ACTIONLINT, programs={"actionlint": "/cmd/actionlint"}
+    ),
+    "versitygw": Module(
+        path="github.com/versity/versitygw", version=VERSITYGW, programs={"versitygw": "/cmd/versitygw"}
     ),
     "stern": Module(path="github.com/stern/stern", version=STERN, programs={"stern": ""}),
 }

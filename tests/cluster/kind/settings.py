@@ -51,6 +51,7 @@ SCHEDULER_PLUGINS: Final = "v0.34.1-devel"  # its PodGroup's definition
 JOBSET: Final = "v0.12.0"
 TRAINER: Final = "v2.2.0"  # Kubeflow's, whose kind is TrainJob
 ACTIONLINT: Final = "v1.7.12"
+VERSITYGW: Final = "v1.8.0"  # an S3 server, for the tests of mirrors of snapshots
 STERN: Final = "v1.33.0"  # only `make bench-logs` compares with it
 
 # Environment of every command. It selects this machine's docker daemon, and unless one is chosen no BuildKit: Debian

@@ -149,7 +149,7 @@ def test_without_flags_nothing_is_set() -> None:
 
 def test_every_flag_sets_an_existing_field() -> None:
     for flag in FLAGS:
-        for field in flag.fields.split():
+        for field in flag.paths:
             field_type: FieldType | None = FieldType(JobSpec)
             for key in field.split("."):
                 assert field_type, field
@@ -225,7 +225,7 @@ WORDS = {
 )
 def test_help_shows_the_default_of_the_spec(flag: Flag) -> None:
     value: Any = {**defaults("JobSpec"), "resources": {"requests": DEFAULT_REQUESTS}}
-    for key in flag.fields.split()[0].split("."):
+    for key in flag.paths[0].split("."):
         value = value[key]
     expected = WORDS.get(f"--{flag.parameter.replace('_', '-')}") or ("none" if value in (None, "", {}) else str(value))
     assert flag.default == expected

@@ -139,6 +139,17 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ({"policy": Policy(backoff_limit=2**31)}, "policy.backoffLimit: 2147483648 is too large"),
         ({"policy": Policy(ttl="30000d")}, "policy.ttl: 30000d is longer than 68 years; fix: use less"),
         ({"policy": Policy(hang_timeout="0s")}, "policy.hangTimeout: 0s is zero; fix: use at least 1s"),
+        (
+            {"snapshots": Snapshots(enabled=False, mirror="s3://bucket/run")},
+            "snapshots.mirror: needs snapshots; fix: set snapshots.enabled",
+        ),
+        (
+            {"snapshots": Snapshots(mirror="s3://bucket/run"), "env": {"AWS_SECRET_ACCESS_KEY": "x"}},
+            (
+                "env.AWS_SECRET_ACCESS_KEY: would be written into the job's objects, for all to read; fix: give it by "
+                "secrets (AWS_SECRET_ACCESS_KEY: SECRET/KEY), and on this machine by your shell's environment"
+            ),
+        ),
         ({"policy": Policy(lost_after="1s")}, "policy.lostAfter: 1s is shorter than 2 s; fix: use at least 2s"),
         ({"policy": Policy(lost_after="2h")}, "policy.lostAfter: 2h is longer than 3600 s; fix: use less"),
         ({"rendezvous": Rendezvous(join_timeout="0")}, "rendezvous.joinTimeout: 0 is zero"),

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import kitjob
 from kitjob.durations import seconds
 from kitjob.names import EXIT_CODES
+from kittrain.agent.processes.mirror import MirrorCheck
 from kittrain.agent.processes.pod_supervisor import supervise
 from kittrain.agent.processes.supervision import Supervision
 from kittrain.agent.processes.zygote import Zygote
@@ -216,6 +217,7 @@ def _supervise(
     """Set up the node, starting with what other nodes wait for, and run it until it ends."""
     settings = RendezvousSettings.from_conf(node.rendezvous_conf, lost_after=seconds(node.job.policy.lost_after))
     adopt_orphans()
+    mirror = MirrorCheck(node, partial(log, node.node_index))  # it takes as long as importing torch does
     share_cores(node, os.environ)
     with ExitStack() as stack:
         scratch = stack.enter_context(scratch_folder())
@@ -231,6 +233,8 @@ def _supervise(
             log_copy.start()  # starts a thread, so only after the zygote is forked
             node = replace(node, agent_runs=log_copy.agent_runs)
         history.open(node)  # this, too
+        if ending := mirror.ending():
+            return ending
         if metrics:
             _offer(node, metrics, history)  # and this
         if node.job.metrics.tensorboard:

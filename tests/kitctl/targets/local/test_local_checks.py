@@ -124,7 +124,7 @@ def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
     heard |= {"resume", "fromScratch", "virtualRanks", "backend", "nccl", "security.rendezvousSecret"}
     heard |= {f"rendezvous.{key}" for key in ("joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
-    heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile"}
+    heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile", "snapshots.mirror"}
     heard |= {
         f"policy.{key}"
         for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout", "lostAfter")

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.record import replace
-from kitjob.report import NodeAssignment, PastFailure, RankProgress, Report, Standstill
+from kitjob.report import MirrorReport, NodeAssignment, PastFailure, RankProgress, Report, Standstill
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.departures import Departures, departure
@@ -38,6 +38,17 @@ CLOCK_READS: Final = 2
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
 
+class Mirror(Protocol):
+    """What copies the snapshots to an object store."""
+
+    def lead(self, *, leads: bool) -> None:
+        """A round begins; ``leads``: with rank 0 here."""
+
+    @property
+    def report(self) -> MirrorReport | None:
+        """How far it is."""
+
+
 class Reporter:
     """Collects the report of each round; only the agent with group rank 0 writes it.
 
@@ -45,9 +56,16 @@ class Reporter:
     """
 
     def __init__(
-        self, node: NodeEnv, *, sink: Sink | None, progress_file: Path, history: History | None = None
+        self,
+        node: NodeEnv,
+        *,
+        sink: Sink | None,
+        progress_file: Path,
+        history: History | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
         self._node = node
+        self._mirror = mirror
         self.history = history or History(node, self._log)
         self._sink = sink
         self._progress_file = progress_file
@@ -116,6 +134,8 @@ class Reporter:
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
         self._failed, self._leads = False, group_rank == 0
+        if self._mirror:
+            self._mirror.lead(leads=self._leads)
         self._taken.restart(agreed["taken"])
         self._resumed.restart(agreed["reached"], self._own_progress())
         self._unknown = not agreed["reached"]
@@ -311,6 +331,7 @@ class Reporter:
             "trend": self.history.trend,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
+            "mirror": self._mirror.report if self._mirror else None,
             "warning": self.warning or self.files.notice,
         }
 

@@ -15,6 +15,7 @@ import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
 from kittrain.agent.processes.kept_ranks import KeptRanks
+from kittrain.agent.processes.mirror import MirrorProcess
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.ranks import Starter
 from kittrain.agent.processes.zygote import Zygote
@@ -26,7 +27,7 @@ from kittrain.agent.report.history import History
 from kittrain.agent.report.publish import Reporter
 from kittrain.agent.report.report_sinks import sink_of
 from kittrain.agent.rounds.drain import Drain, DrainRequested
-from kittrain.agent.rounds.elastic import NodeAgent
+from kittrain.agent.rounds.elastic import KILL_RESERVE, NodeAgent
 from kittrain.agent.setup import host_info
 from kittrain.agent.setup.host_info import HostError, HostInfo
 from kittrain.job.env import NodeEnv
@@ -85,7 +86,8 @@ class Supervisor:
         progress = scratch / "progress.json"
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
         sink = sink_of(node.run.report, self._log, os.environ)
-        self._reporter = Reporter(node, sink=sink, progress_file=progress, history=history)
+        self._mirror = MirrorProcess(node, scratch, self._log) if node.job.snapshots.mirror else None
+        self._reporter = Reporter(node, sink=sink, progress_file=progress, history=history, mirror=self._mirror)
 
     def run(self) -> Ending:
         """Run until the node ends.
@@ -97,10 +99,12 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
+            self._finish_mirror()
             self._reporter.ended(ending)
             if ending.outcome == "fatal":
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
+            self._finish_mirror()
             self._reporter.ended(error.ending)
             return error.ending
         else:
@@ -108,7 +112,14 @@ class Supervisor:
         finally:
             if self._kept:
                 self._kept.stop()  # they wait for a round that does not come
+            self._finish_mirror()
             self._reporter.stop()
+
+    def _finish_mirror(self) -> None:
+        """Have what is published copied, within the grace period if this node is drained."""
+        if self._mirror:
+            left = self._node.grace_period - KILL_RESERVE - self._drain.age()
+            self._mirror.finish(max(left, 1.0) if self._drain.requested else None)
 
     def _check_host(self) -> Ending | None:
         node, accelerated = self._node, may_have_accelerator()

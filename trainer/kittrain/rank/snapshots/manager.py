@@ -23,6 +23,7 @@ from kittrain.rank.snapshots.folder.ledger import LedgerError
 from kittrain.rank.snapshots.folder.restore_order import RestorePoint
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import REST, Manifest
+from kittrain.rank.snapshots.mirror import restoring
 from kittrain.rank.snapshots.read import restore, survivors
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
@@ -114,6 +115,7 @@ class SnapshotManager:
         """
         found = None
         if self._folder is not None:
+            restoring.fill(self._world, self._folder)  # before a generation is claimed: that is above what is there
             self._claim(self._folder)
             found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
         if found is None:

@@ -1,0 +1,79 @@
+"""A job's snapshots in an S3 bucket: the folder is lost, and another machine goes on from the bucket."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from kitctl.targets.local.folder import state_home
+from kittrain.rank.world.order import Order
+from tests.exact import assert_each_sample_counts_once, undisturbed
+from tests.s3 import S3, serving
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first one may build the server
+
+ORDER = Order(samples=512, batch=16, seed=0)
+EPOCHS = 6
+TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
+URL = "s3://snapshots/team/job"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with serving(tmp_path_factory.mktemp("s3")) as server:
+        server.bucket("snapshots")
+        yield server
+
+
+@pytest.fixture
+def reached(s3: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
+    """The server, with its credentials in the environment."""
+    for name, value in s3.environ().items():
+        monkeypatch.setenv(name, value)
+    return s3
+
+
+def lose_everything(kit: Kit, name: str) -> None:
+    """All processes of a job die at once, and its files are gone: as if its cluster were."""
+    folder = os.fsencode(kit.job(name).path)
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = file.read_bytes()
+            if b"targets.local.supervisor" in line and folder in line:
+                os.kill(int(file.parent.name), signal.SIGKILL)
+    for index in (0, 1):
+        os.killpg(kit.agent(name, index), signal.SIGKILL)
+    shutil.rmtree(state_home())
+
+
+@pytest.mark.usefixtures("reached")
+def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = tmp_path / "records"
+    words = (*TOY, "--step-time", "0.05", "--record", str(records))
+    where = ("--nodes", "2", "--snapshot-every", "20")
+    kit.run("submit", "--name", "first", *where, "--set", f"snapshots.mirror={URL}", *words)
+    job = kit.until("first", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) >= 40)
+    assert job["mirror"]["url"] == URL
+    lose_everything(kit, "first")
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    kit.run("submit", "--name", "second", *where, "--continue", URL, "--wait", *words)
+    assert "resuming after step" in kit.run("logs", "second")
+    assert_each_sample_counts_once(kit.snapshots("second"), records, ORDER, epochs=EPOCHS)
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", "second")
+    alone = undisturbed(TOY, tmp_path, ranks=2)
+    ours, theirs = (torch.load(at / "model.pt", weights_only=True) for at in (kit.snapshots("second"), alone))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

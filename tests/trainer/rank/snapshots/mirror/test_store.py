@@ -1,0 +1,101 @@
+"""The objects of a mirror, on a real S3 server."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from kittrain.rank.snapshots.mirror import store as stores
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorUnavailableError
+from kittrain.rank.snapshots.mirror.store import Conflict, Store
+from tests.s3 import S3, SECRET
+from tests.trainer.nodes import free_port
+
+pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+
+
+def test_an_object_is_created_once_and_replaced_only_as_it_was_read(store: Store) -> None:
+    assert store.read("a") is None
+    store.create("a", b"1")
+    with pytest.raises(Conflict):
+        store.create("a", b"2")
+    found = store.read("a")
+    assert found
+    store.replace("a", b"3", found[1])
+    with pytest.raises(Conflict):
+        store.replace("a", b"4", found[1])
+    with pytest.raises(Conflict):
+        store.replace("never", b"4", found[1])
+    assert (store.read("a") or (b"",))[0] == b"3"
+
+
+@pytest.mark.parametrize("size", [0, 1, stores.PART, 3 * stores.PART + 5])
+def test_a_file_comes_back_as_it_was(store: Store, tmp_path: Path, size: int) -> None:
+    (tmp_path / "there").write_bytes(b"x" * size)
+    digest = store.upload("data/a", tmp_path / "there")
+    assert digest == hashlib.sha256(b"x" * size).hexdigest()
+    store.download("data/a", tmp_path / "back", size=size, digest=digest)
+    assert (tmp_path / "back").read_bytes() == b"x" * size
+
+
+def test_what_differs_is_damage(s3: S3, store: Store, url: str, tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"12345")
+    digest = store.upload("data/a", tmp_path / "there")
+    (s3.root / url.removeprefix("s3://") / "data" / "a").write_bytes(b"12x45")
+    with pytest.raises(MirrorDamagedError, match="data/a differs from what was uploaded"):
+        store.download("data/a", tmp_path / "back", size=5, digest=digest)
+    with pytest.raises(MirrorDamagedError, match="data/none is missing"):
+        store.download("data/none", tmp_path / "none", size=5, digest=digest)
+
+
+def test_deleting_and_listing(store: Store) -> None:
+    for key in ("data/a", "data/b", "other"):
+        store.put(key, b"1")
+    store.delete("data/a", "data/never")
+    assert store.list("data") == ["data/b"]
+
+
+def test_the_probe_leaves_nothing(store: Store) -> None:
+    store.probe()
+    assert store.list("") == []
+
+
+def test_a_bucket_that_is_not_there(s3: S3) -> None:
+    with pytest.raises(MirrorError, match=r"s3://nowhere/run: the bucket does not exist \(NoSuchBucket\); fix: create"):
+        Store("s3://nowhere/run", s3.environ()).probe()
+    with pytest.raises(MirrorError, match="NoSuchBucket"):
+        Store("s3://nowhere/run", s3.environ()).read("mirror.json")
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "nobody"}, "the store does not know the access key"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret key is not that of the access key"),
+    ],
+)
+def test_wrong_credentials_are_told_without_them(
+    s3: S3, url: str, changed: dict[str, str], cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**s3.environ(), **changed}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(MirrorError, match=rf"{cause}.*fix: give the pods AWS_ACCESS_KEY_ID") as raised:
+        Store(url).probe()
+    assert SECRET not in str(raised.value)
+    assert "wrong" not in str(raised.value)
+    assert "Signature=" not in str(raised.value)
+
+
+def test_a_server_that_is_not_there(s3: S3, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "RETRY_SECONDS", 0)
+    with pytest.raises(MirrorUnavailableError, match="does not answer"):
+        Store(url, s3.environ(f"http://127.0.0.1:{free_port()}")).read("a")
+
+
+def test_without_the_library_the_fix_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(MirrorError, match=r"needs the Python package obstore.*fix: add obstore to the requirements"):
+        Store("s3://bucket/run", {})

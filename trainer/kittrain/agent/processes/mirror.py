@@ -1,0 +1,148 @@
+"""The process that copies published snapshots to ``snapshots.mirror``, next to the agent of rank 0's node.
+
+It is a process of its own, so that nothing of it is in the ranks or the agent: no library, no thread, no credentials
+in a traceback. What it uploads it finds in the folder; how far it is, it writes to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from kitjob import typed, variables
+from kitjob.decoders import MalformedError
+from kitjob.report import MirrorReport
+from kittrain.job.env import NodeEnv
+from kittrain.outcome.termination import Ending
+from kittrain.system.import_path import with_packages
+
+COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.mirror")
+REFUSED: Final = 1  # its exit code if somebody has to change something, or another writer has taken over
+AGAIN: Final = 10.0  # seconds until one that has crashed is started again
+FINISH: Final = 300.0  # seconds for what is left when the job ends
+FINISH_FAILING: Final = 20.0  # the same, if it did not succeed lately
+USED: Final = ".mirror"  # file in the snapshot folder: which run has used which mirror
+Log = Callable[[str], None]
+
+
+class MirrorCheck:
+    """Looks whether the mirror can be used, while the agent imports torch; None of it on other nodes than node 0."""
+
+    def __init__(self, node: NodeEnv, log: Log) -> None:
+        self._node = node
+        self._log = log
+        self._process = _start(node, "check") if node.job.snapshots.mirror and node.hosts_rendezvous else None
+
+    def ending(self) -> Ending | None:
+        """Why the node must not begin; None if it can go on."""
+        if self._process is None:
+            return None
+        _, errors = self._process.communicate()
+        code, reason = self._process.returncode, (errors.strip().splitlines() or ["no reason given"])[-1]
+        if code == 0:
+            _mark_used(self._node)
+            return None
+        if _was_used(self._node):
+            self._log(f"warning: snapshots are not mirrored now: {reason}")
+            return None
+        return Ending(outcome="fatal" if code == REFUSED else "retryable", reason=reason)
+
+
+class MirrorProcess:
+    """Runs the uploading process while this node has rank 0.
+
+    Args:
+        node: the node's environment.
+        scratch: the agent's temporary folder.
+        log: receives lines for the log.
+    """
+
+    def __init__(self, node: NodeEnv, scratch: Path, log: Log) -> None:
+        self._node = node
+        self._status = scratch / "mirror.json"
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+        self._started_at = 0.0
+        self._leads = self._finishing = False
+
+    def lead(self, *, leads: bool) -> None:
+        """A round begins; ``leads``: with rank 0 here."""
+        self._leads = leads
+        if not leads:
+            self._kill()
+        elif self._process is None or self._process.poll() is not None:
+            self._begin()
+
+    @property
+    def report(self) -> MirrorReport | None:
+        """How far it is; None on nodes without rank 0. Starts it again if it has crashed."""
+        if not self._leads:
+            return None
+        code = self._process.poll() if self._process else None
+        if not self._finishing and code not in {None, 0, REFUSED} and time.monotonic() > self._started_at + AGAIN:
+            self._log(f"warning: the mirror's process has ended with {code}: starting it again")
+            self._begin()
+        with suppress(OSError, MalformedError):
+            return typed.load(MirrorReport, self._status.read_bytes())  # type: ignore[no-any-return]
+        return MirrorReport(url=self._node.job.snapshots.mirror)
+
+    def finish(self, timeout: float | None = None) -> None:
+        """Upload what is left, as far as the time allows; the log says what is not."""
+        self._finishing = True
+        process, report = self._process, self.report
+        if process is None or report is None:
+            return
+        if timeout is None:
+            timeout = FINISH_FAILING if report.warning else FINISH
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout)
+        after = self.report or report
+        if process.poll() != 0:
+            newest = f"its newest snapshot is of step {after.step}" if after.step is not None else "it has no snapshot"
+            why = after.warning or "there was no time"
+            self._log(f"warning: {after.url} does not have everything: {newest}; {why}")
+        self._kill()
+
+    def _begin(self) -> None:
+        self._started_at = time.monotonic()
+        self._process = _start(self._node, "upload", "--status", str(self._status), "--parent", str(os.getpid()))
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _start(node: NodeEnv, *words: str) -> subprocess.Popen[str]:
+    environ = with_packages({**os.environ, variables.KIT_RUN_ID: node.run_id}, node.packages)
+    errors = subprocess.PIPE if words == ("check",) else None
+    return subprocess.Popen((*COMMAND, *words), env=environ, text=True, stderr=errors, stdin=subprocess.DEVNULL)
+
+
+def _claim(node: NodeEnv) -> str:
+    return f"{node.run_id} {node.job.snapshots.mirror}\n"
+
+
+def _mark_used(node: NodeEnv) -> None:
+    """From now on a mirror that fails is a warning: the folder has what it has, or will have."""
+    if node.snapshot_dir is not None and not _was_used(node):
+        with suppress(OSError):  # then the next failure ends the job, too
+            node.snapshot_dir.mkdir(parents=True, exist_ok=True)
+            (node.snapshot_dir / USED).write_text(_claim(node))
+
+
+def _was_used(node: NodeEnv) -> bool:
+    try:
+        return node.snapshot_dir is not None and (node.snapshot_dir / USED).read_text() == _claim(node)
+    except OSError:
+        return False

@@ -1,0 +1,114 @@
+"""``python -P -m kittrain.rank.snapshots.mirror``: what the agent and rank 0 run next to training, without torch.
+
+``check`` looks whether the mirror can be used; ``upload`` keeps it up with the folder until SIGTERM, and then until
+all is uploaded; ``fetch`` brings the newest snapshot into a folder that has none. Exit code 1: somebody has to change
+something; 75: the store does not answer, try again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from kittrain.job.env import RankEnv, rank_env
+from kittrain.rank.snapshots.folder.retention import Retention
+from kittrain.rank.snapshots.mirror import fetching
+from kittrain.rank.snapshots.mirror import index as indices
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorUnavailableError, brief
+from kittrain.rank.snapshots.mirror.index import Owner
+from kittrain.rank.snapshots.mirror.store import Store
+from kittrain.rank.snapshots.mirror.uploading import Uploader
+from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
+from kittrain.system.console import log
+from kittrain.system.parent_death import die_with_parent
+
+UNAVAILABLE: Final = 75  # sysexits' EX_TEMPFAIL
+NICE: Final = 10  # training goes first
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the reason of a failure is the last line on stderr."""
+    line = argparse.ArgumentParser(prog="python -m kittrain.rank.snapshots.mirror", description=__doc__)
+    line.add_argument("command", choices=("check", "upload", "fetch"))
+    line.add_argument("--status", type=Path, help="file for how far the upload is")
+    line.add_argument("--parent", type=int, help="process id that the upload ends with")
+    options = line.parse_args(argv)
+    env = rank_env()
+    try:
+        return {"check": check, "upload": upload, "fetch": fetch}[options.command](env, options)
+    except (MirrorError, MirrorDamagedError) as error:
+        sys.stderr.write(f"{brief(str(error), whole=True)}\n")
+        return 1
+    except (MirrorUnavailableError, OSError) as error:
+        sys.stderr.write(f"{brief(str(error))}\n")
+        return UNAVAILABLE
+
+
+def check(env: RankEnv, _options: argparse.Namespace) -> int:
+    """Whether this run may use the mirror, and the store does what the fence needs."""
+    store = Store(env.job.snapshots.mirror)
+    found = read_index(store)
+    if found:
+        indices.check_run(found[0], env.run_id, resume=bool(env.job.resume), url=store.url)
+    store.probe()
+    return 0
+
+
+def upload(env: RankEnv, options: argparse.Namespace) -> int:
+    """Keep the mirror up with the folder."""
+    os.nice(NICE)
+    if options.parent:
+        die_with_parent(options.parent)
+    folder, say = _folder(env), partial(log, env.node_index)
+    job = env.job
+    host = os.uname().nodename
+    owner = Owner(run=env.run_id, job=job.name, claim=uuid.uuid4().hex[:16], host=host, since=time.time())
+
+    def opened() -> Mirror:
+        mirror = Mirror(Store(job.snapshots.mirror), owner, resume=bool(job.resume))
+        mirror.claim()
+        return mirror
+
+    uploader = Uploader(
+        url=job.snapshots.mirror,
+        open=opened,
+        folder=folder,
+        run=env.run_id,
+        retention=Retention(env),
+        status=options.status,
+        log=say,
+    )
+    signal.signal(signal.SIGTERM, lambda *_: uploader.finishing.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the agent decides
+    return 0 if uploader.run_until_done() else 1
+
+
+def fetch(env: RankEnv, _options: argparse.Namespace) -> int:
+    """Bring the newest snapshot into the folder, if that has none."""
+    folder, say = _folder(env), partial(print, flush=True)  # this is rank 0's output
+    if not fetching.is_empty(folder):
+        return 0
+    store, began = Store(env.job.snapshots.mirror), time.monotonic()
+    entry = fetching.fetch(store, folder, run=env.run_id, resume=bool(env.job.resume), log=say)
+    if entry:
+        took = time.monotonic() - began
+        say(f"{entry.name} of run {entry.run} comes from {store.url}: {entry.size / 1e6:.1f} MB in {took:.1f} s")
+    return 0
+
+
+def _folder(env: RankEnv) -> Path:
+    if env.snapshot_dir is None:
+        raise MirrorError("snapshots.mirror needs a snapshot folder; fix: set snapshots.enabled")
+    return env.snapshot_dir
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Brings the newest snapshot of a mirror into a folder that has none, verified, and the runs' history with it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.listing import list_folders
+from kittrain.rank.snapshots.folder.snapshot import SCRATCH, IncompatibleError
+from kittrain.rank.snapshots.mirror import index as indices
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError
+from kittrain.rank.snapshots.mirror.index import Copied, Entry
+from kittrain.rank.snapshots.mirror.store import Store
+from kittrain.rank.snapshots.mirror.writing import read_index
+from kittrain.system import files
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder has no snapshot, not even a damaged one: those are for a person to look at.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    return not any(one.published or one.quarantined for one in list_folders(folder))
+
+
+def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[str], None]) -> Entry | None:
+    """Bring the newest whole snapshot into the folder; None if the mirror has none.
+
+    Raises:
+        MirrorError: the mirror cannot be used.
+        MirrorDamagedError: it has snapshots, and none is whole.
+        MirrorUnavailableError: the store does not answer.
+        OSError: the folder cannot be written.
+    """
+    found = read_index(store)
+    if found is None:
+        return None
+    index = found[0]
+    indices.check_run(index, run, resume=resume, url=store.url)
+    damaged = []
+    for entry in index.newest:
+        try:
+            bring(store, folder, entry)
+        except (MirrorDamagedError, CorruptError, IncompatibleError) as error:
+            damaged.append(f"{entry.name}: {error}")
+            log(f"warning: {entry.name} of {store.url} is not usable: {error}")
+            continue
+        for one in index.history:
+            with suppress(MirrorDamagedError):  # training goes on without it
+                _bring_file(store, folder, one)
+        return entry
+    if damaged:
+        raise MirrorDamagedError(f"no snapshot in {store.url} is usable: {'; '.join(damaged)}")
+    return None
+
+
+def bring(store: Store, folder: Path, entry: Entry) -> None:
+    """Download one snapshot, verify every byte, and give it its name."""
+    if entry.name != snapshot.name(entry.step, entry.generation):
+        raise MirrorDamagedError(f"{entry.name!r} is no name of a snapshot")
+    scratch = folder / f"{SCRATCH}{uuid.uuid4().hex[:8]}-{entry.name}"  # another rank 0 may do the same
+    files.make_folder(folder)
+    scratch.mkdir()
+    try:
+        for one in entry.files:
+            name = PurePosixPath(one.path).name
+            store.download(one.key, scratch / name, size=one.size, digest=one.sha256)
+        if snapshot.verify(scratch).digest != entry.digest:
+            raise MirrorDamagedError("its manifest is not the one that was uploaded")
+        files.sync_folder(scratch)
+        snapshot.publish(scratch, folder / entry.name)
+    finally:
+        snapshot.discard(scratch)
+
+
+def _bring_file(store: Store, folder: Path, one: Copied) -> None:
+    parts = PurePosixPath(one.path).parts
+    if os.pardir in parts or PurePosixPath(one.path).is_absolute():
+        raise MirrorDamagedError(f"{one.path!r} is no path in the folder")
+    path = folder.joinpath(*parts)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store.download(one.key, path, size=one.size, digest=one.sha256)

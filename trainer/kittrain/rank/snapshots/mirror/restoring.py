@@ -1,0 +1,56 @@
+"""Brings the newest snapshot of the mirror into the folder before the ranks look there. Collective.
+
+Rank 0 starts a process for it, so that the library's threads and the credentials' checks stay out of the ranks.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from kittrain.rank.snapshots.folder.archive import SnapshotError
+from kittrain.rank.snapshots.mirror import fetching
+from kittrain.rank.snapshots.write.polling import wait_for_all
+from kittrain.rank.world.distributed import World
+from kittrain.system.heartbeat import Phase
+from kittrain.system.storage import StorageUnavailableError, retry_io
+
+COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.mirror", "fetch")
+
+
+def fill(world: World, folder: Path) -> None:
+    """Fill an empty folder from the job's mirror, if it has one.
+
+    Args:
+        world: all ranks.
+        folder: of the snapshots.
+
+    Raises:
+        SnapshotError: the mirror cannot be used, and training from the start would leave what it has.
+        StorageUnavailableError: the folder or the store does not answer.
+    """
+    if not world.env.job.snapshots.mirror:
+        return
+    started = world.attempt(lambda: _start(world, folder), StorageUnavailableError, SnapshotError)
+
+    def done() -> bool:
+        world.heartbeat.beat(Phase.RESTORING)  # the other ranks' hang detection waits for this
+        return started is None or started.poll() is not None
+
+    wait_for_all(world, done)
+
+    def result() -> None:
+        if started is not None and started.returncode:
+            reason = started.communicate()[1].strip().splitlines()[-1:] or [f"it ended with {started.returncode}"]
+            kind = SnapshotError if started.returncode == 1 else StorageUnavailableError
+            raise kind(f"the newest snapshot of the mirror is not to be had: {reason[0]}")
+
+    world.attempt(result, SnapshotError, StorageUnavailableError)
+
+
+def _start(world: World, folder: Path) -> subprocess.Popen[str] | None:
+    if not world.is_main or not retry_io(lambda: fetching.is_empty(folder), folder, world.warn):
+        return None
+    return subprocess.Popen(COMMAND, stderr=subprocess.PIPE, stdout=None, text=True)

@@ -1,0 +1,211 @@
+"""The objects under a prefix of a bucket, by the library ``obstore``, and what its errors mean.
+
+The environment has the credentials and the endpoint, under the names of Amazon's tools (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, ...); obstore finds the identity of a pod by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, code_of, explained
+
+PART: Final = 8 << 20  # bytes of a request
+PARALLEL: Final = 2  # requests at a time: training goes first
+RETRY_SECONDS: Final = 20  # until a request counts as failed
+TIMES: Final = {"connect_timeout": "5s", "timeout": "60s"}
+KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
+OTHER_VERSION: Final = '"0123456789abcdef0123456789abcdef"'  # that no object has
+MISSING: Final = (
+    "snapshots.mirror needs the Python package obstore, which this image does not have; fix: add obstore to the "
+    "requirements of the job (requirements in the job file), or install kittrain[mirror] in the image"
+)
+
+
+class Conflict(Exception):
+    """The object is there already, or is another one by now."""
+
+
+def library() -> Any:
+    """The library.
+
+    Raises:
+        MirrorError: it is not installed.
+    """
+    try:
+        import obstore  # noqa: PLC0415  only jobs with a mirror need it
+        import obstore.store  # noqa: PLC0415
+    except ImportError as error:
+        raise MirrorError(MISSING) from error
+    return obstore
+
+
+class Store:
+    """The objects of one mirror.
+
+    Args:
+        url: ``s3://bucket/prefix``.
+        environ: has the credentials.
+
+    Raises:
+        MirrorError: the library is missing, or the settings are wrong.
+    """
+
+    def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
+        self._obstore = library()
+        self.url = url
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL", "")
+        given: dict[str, Any] = {
+            key: environ[f"AWS_{key.upper()}"] for key in KEYS if environ.get(f"AWS_{key.upper()}")
+        }
+        given |= {"endpoint": endpoint} if endpoint else {}
+        with self._errors():
+            self._store = self._obstore.store.S3Store(
+                bucket,
+                prefix=prefix.strip("/") or None,
+                region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+                client_options={"allow_http": endpoint.startswith("http://"), **TIMES},
+                retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+                **given,
+            )
+
+    def read(self, key: str) -> tuple[bytes, str] | None:
+        """An object and its version; None if there is none."""
+        with suppress(FileNotFoundError), self._errors():
+            found = self._obstore.get(self._store, key)
+            return bytes(found.bytes()), found.meta["e_tag"] or ""
+        return None
+
+    def create(self, key: str, content: bytes) -> None:
+        """Write an object that is not there: ``If-None-Match: *``.
+
+        Raises:
+            Conflict: it is.
+        """
+        self._put(key, content, "create")
+
+    def replace(self, key: str, content: bytes, version: str) -> None:
+        """Write an object in place of the version that was read: ``If-Match``.
+
+        Raises:
+            Conflict: it is another one by now.
+        """
+        self._put(key, content, {"e_tag": version})
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object whose name no other writer uses."""
+        with self._errors():
+            self._obstore.put(self._store, key, content, use_multipart=False)
+
+    def upload(self, key: str, path: Path) -> str:
+        """Write a file; returns the SHA-256 of what was sent.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        digest = sha256(path)
+        with self._errors():
+            self._obstore.put(self._store, key, path, chunk_size=PART, max_concurrency=PARALLEL)
+            size = self._obstore.head(self._store, key)["size"]
+        if size != path.stat().st_size:
+            raise MirrorDamagedError(f"{key} has {size} bytes, and {path.name} {path.stat().st_size}")
+        return digest
+
+    def download(self, key: str, path: Path, *, size: int, digest: str) -> None:
+        """Write an object to a new file, synced.
+
+        Raises:
+            MirrorDamagedError: it is not there, or is not what was uploaded.
+            OSError: the file cannot be written.
+        """
+        seen, written = hashlib.sha256(), 0
+        with path.open("xb") as file:
+            try:
+                with self._errors():
+                    for part in self._obstore.get(self._store, key).stream(min_chunk_size=PART):
+                        seen.update(part)
+                        written += file.write(part)
+            except FileNotFoundError as error:
+                raise MirrorDamagedError(f"{key} is missing") from error
+            file.flush()
+            os.fsync(file.fileno())
+        if (written, seen.hexdigest()) != (size, digest):
+            raise MirrorDamagedError(f"{key} differs from what was uploaded: {written} of {size} bytes")
+
+    def delete(self, *keys: str) -> None:
+        """Delete objects; those that are not there do no harm."""
+        with suppress(FileNotFoundError), self._errors():
+            for key in keys:
+                self._obstore.delete(self._store, key)
+
+    def list(self, prefix: str) -> list[str]:
+        """The keys under a prefix, as far as the store lists them by now."""
+        with self._errors():
+            return [one["path"] for part in self._obstore.list(self._store, prefix) for one in part]
+
+    def probe(self) -> None:
+        """Check that the store honours conditions, which the fence needs, and that all rights are there.
+
+        Raises:
+            MirrorError: it does not, or they are not.
+            MirrorUnavailableError: it does not answer.
+        """
+        key = f".probe/{uuid.uuid4().hex}"
+        try:
+            with suppress(Conflict):  # else an answer was lost, and the request was sent again
+                self.create(key, b"1")
+            found = self.read(key)
+            if found is None or found[0] != b"1":
+                raise MirrorError(f"snapshots.mirror: {self.url}: the store does not return what was just written")
+            self._refused("If-None-Match", lambda: self.create(key, b"2"))
+            self._refused("If-Match", lambda: self.replace(key, b"3", OTHER_VERSION))
+        finally:
+            self.delete(key)
+
+    def _refused(self, condition: str, write: Callable[[], None]) -> None:
+        with suppress(Conflict):
+            write()
+            raise MirrorError(
+                f"snapshots.mirror: {self.url}: the store ignores {condition}, so two runs could write the mirror at "
+                "once; fix: use a store that honours it, such as S3 or a newer version of this one"
+            )
+
+    def _put(self, key: str, content: bytes, mode: Any) -> None:
+        exceptions = self._obstore.exceptions
+        try:
+            with self._errors():
+                self._obstore.put(self._store, key, content, mode=mode, use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError, FileNotFoundError) as error:
+            if code_of(error) == "NoSuchBucket":
+                raise explained(error, self.url) from None
+            raise Conflict(key) from error
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Errors of the library as ``MirrorError`` or ``MirrorUnavailableError``; but for those that are answers."""
+        exceptions = self._obstore.exceptions
+        answers = exceptions.AlreadyExistsError, exceptions.PreconditionError
+        try:
+            yield
+        except answers:
+            raise
+        except FileNotFoundError as error:
+            if code_of(error) not in {"", "NoSuchKey"}:
+                raise explained(error, self.url) from None
+            raise
+        except exceptions.BaseError as error:
+            raise explained(error, self.url) from None
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,163 @@
+"""Keeps the mirror up with the folder, snapshot by snapshot, behind training; and tells how far it is.
+
+The folder alone says what there is to do, so this can be killed and started again at any time. The newest snapshot
+goes first: one that is replaced before its turn is not missed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kitjob import timeline, typed
+from kitjob.report import MirrorReport
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.listing import SnapshotFolder, list_folders
+from kittrain.rank.snapshots.folder.retention import Retention
+from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
+from kittrain.rank.snapshots.mirror.errors import (
+    MirrorDamagedError,
+    MirrorError,
+    MirrorTakenError,
+    MirrorUnavailableError,
+    brief,
+)
+from kittrain.rank.snapshots.mirror.writing import Mirror
+from kittrain.system import files
+
+INTERVAL: Final = 1.0  # seconds between two looks at the folder
+RETRY: Final = 10.0  # the same, after a failure
+FAILURES: Final = (MirrorError, MirrorDamagedError, MirrorUnavailableError, OSError)
+
+
+@dataclass(kw_only=True)
+class Uploader:
+    """Uploads what a run publishes.
+
+    Attributes:
+        url: of the mirror.
+        open: makes and claims the mirror; tried again while the store does not answer.
+        folder: of the snapshots.
+        run: the run's id.
+        retention: which snapshots are kept.
+        status: the file that tells how far it is.
+        log: receives a line for each kind of failure.
+        finishing: set once nothing more is published: it ends when all is uploaded.
+    """
+
+    url: str
+    open: Callable[[], Mirror]
+    folder: Path
+    run: str
+    retention: Retention
+    status: Path
+    log: Callable[[str], None]
+    finishing: threading.Event = field(default_factory=threading.Event)
+    _mirror: Mirror | None = None
+    _skipped: set[str] = field(default_factory=set)  # damaged, or of another version
+    _sent: int = 0
+    _told: str = ""
+    _report: MirrorReport | None = None
+
+    def run_until_done(self) -> bool:
+        """Upload until told to finish; returns whether all is uploaded, False too if another has taken over."""
+        while True:
+            last = self.finishing.is_set()
+            try:
+                done = self._catch_up()
+            except MirrorTakenError as error:
+                self._failed(error)
+                return False
+            except FAILURES as error:
+                self._failed(error)
+                if last and isinstance(error, MirrorError):
+                    return False
+                self.finishing.wait(RETRY if not last else INTERVAL)
+                continue
+            if last and done:
+                return True
+            self.finishing.wait(INTERVAL) if not last else time.sleep(INTERVAL / 10)
+
+    def _catch_up(self) -> bool:
+        """Upload one snapshot, if there is one; returns whether none is left."""
+        if self._mirror is None:
+            self._mirror = self.open()
+        left = self._left(self._mirror)
+        self._tell(self._mirror, left)
+        if not left:
+            return True
+        manifest = left[0]
+        try:
+            entry = self._mirror.add(self.folder, manifest, self.retention, self._names)
+            self._sent += entry.size
+            history = self.folder / timeline.FOLDER / self.run
+            paths = sorted(history.iterdir()) if history.is_dir() else []
+            self._mirror.keep_history((f"{timeline.FOLDER}/{self.run}/{one.name}", one) for one in paths)
+        except FileNotFoundError:
+            if (self.folder / manifest.name).exists():
+                raise
+            return False  # it has expired meanwhile
+        except (CorruptError, IncompatibleError) as error:
+            self._skipped.add(manifest.name)
+            self.log(f"warning: {manifest.name} is not mirrored: {error}")
+        left = self._left(self._mirror)
+        self._tell(self._mirror, left)
+        return not left
+
+    def _left(self, mirror: Mirror) -> list[Manifest]:
+        """The run's snapshots that the mirror does not have, the newest first."""
+        there = {(one.name, one.digest) for one in mirror.index.snapshots}
+        found = []
+        for one in self._published():
+            if one.path.name in self._skipped:
+                continue
+            try:
+                manifest = snapshot.read_manifest(one.path)
+            except (CorruptError, IncompatibleError):
+                self._skipped.add(one.path.name)
+                continue
+            except OSError:
+                continue  # it has expired, or is found again later
+            if manifest.run == self.run and (manifest.name, manifest.digest) not in there:
+                found.append(manifest)
+        return found
+
+    def _published(self) -> list[SnapshotFolder]:
+        return [one for one in list_folders(self.folder) if one.published]
+
+    def _names(self) -> set[str]:
+        return {one.path.name for one in self._published()}
+
+    def _tell(self, mirror: Mirror, left: list[Manifest]) -> None:
+        mine = [one for one in mirror.index.newest if one.run == self.run]
+        newest = mine[0] if mine else None
+        report = MirrorReport(
+            url=self.url,
+            step=newest.step if newest else None,
+            time=newest.created if newest else None,
+            size=mirror.index.size,
+            behind=len(left),
+            behind_bytes=sum(shard.size for one in left for shard in one.shards),
+            behind_since=min((one.created for one in left), default=None),
+            sent=self._sent,
+        )
+        self._told = ""
+        self._write(report)
+
+    def _failed(self, error: Exception) -> None:
+        text = brief(str(error))
+        if text != self._told:
+            self._told = text
+            self.log(f"warning: {text}")
+        last = self._report or MirrorReport(url=self.url)
+        self._write(MirrorReport(**{name: getattr(last, name) for name in last.__fields__} | {"warning": text}))
+
+    def _write(self, report: MirrorReport) -> None:
+        if report != self._report:
+            files.replace(self.status, typed.dump(report) + b"\n")
+            self._report = report
