@@ -11,8 +11,10 @@ start of a pod waits for it: modules that only some images need are imported whe
 import hashlib
 import importlib.util
 import json
+import marshal
 import os
 import re
+import struct
 import sys
 
 PYTHON = (3, 11)
@@ -34,6 +36,11 @@ INTERPRETERS = (
     "/usr/bin/python3",
 )
 TRIED = "KIT_INTERPRETER"  # set for the interpreter that was found instead of the first one
+PROGRAM = "kittrain.agent"  # the node's; others, such as a helper's, need few modules, which Python compiles by itself
+SELDOM = tuple(
+    "kittrain/%s/" % name for name in ("agent/inside", "agent/metrics", "helper", "integrations", "workloads")
+)
+PROCESSES = 4  # to compile with
 
 
 class Unfit(Exception):
@@ -55,7 +62,8 @@ def main(archive, digest, fatal, words):
     document = json.loads(os.environ.get("KIT_SPEC") or "{}")
     try:
         judge(document.get("job", {}), document.get("run", {}))
-        place = prepare(archive, digest, document.get("job", {}).get("trainer", "auto"))
+        trainer = document.get("job", {}).get("trainer", "auto")
+        place = prepare(archive, digest, trainer, compiled=bool(words) and words[0].startswith(PROGRAM))
     except Unfit as error:
         other = None if TRIED in os.environ else another_interpreter()
         if other:
@@ -131,8 +139,8 @@ def another_interpreter():
     return None
 
 
-def prepare(archive, digest, trainer):
-    """The folder that has kittrain, unpacked once a pod; None: the image has the same one."""
+def prepare(archive, digest, trainer, *, compiled):
+    """The folder that has kittrain, unpacked once a pod and compiled if needed; None: the image has the same one."""
     files = unpack(archive)
     sources = files.pop("sources.sha256").decode()
     if trainer == "auto" and installed(sorted(files)) == sources:
@@ -141,7 +149,7 @@ def prepare(archive, digest, trainer):
         if parent and os.path.isabs(parent):
             place = os.path.join(parent, "kittrain-" + digest[:16])
             try:
-                if os.path.isdir(place) or not create(place, files):
+                if os.path.isdir(place) or not create(place, files, compiled=compiled):
                     for name, content in files.items():
                         repair(os.path.join(place, name), content)
             except OSError:
@@ -197,14 +205,16 @@ def unpack(archive):
     return files
 
 
-def create(place, files):
-    """Make a folder with these files in one step; whether it is this process that has made it."""
+def create(place, files, *, compiled):
+    """Make a folder with these files in one step, compiled if needed; whether it is this process that has made it."""
     draft = "%s.%s" % (place, os.getpid())
     for folder in {os.path.dirname(name) for name in files}:
         os.makedirs(os.path.join(draft, folder), exist_ok=True)
     for name, content in files.items():
         with open(os.path.join(draft, name), "wb") as file:
             file.write(content)
+    if compiled and not getattr(sys, "pycache_prefix", None):
+        compile_all(draft, place, files)
     try:
         os.rename(draft, place)
     except OSError:  # another process of this container was faster
@@ -213,6 +223,67 @@ def create(place, files):
         shutil.rmtree(draft, ignore_errors=True)
         return False
     return True
+
+
+def compile_all(draft, place, files):
+    """Write the bytecode of what a node needs, with several cores if there are; what cannot be written, Python makes.
+
+    Python itself would compile each module where a start waits for it, and write each file with great care. Where an
+    image forbids Python to write bytecode, each process would compile anew: then all of it is written here.
+    """
+    seldom = () if sys.dont_write_bytecode else SELDOM
+    names = [name for name in files if name.endswith(".py") and not name.startswith(seldom)]
+    names.sort(key=lambda name: -len(files[name]))
+    count = min(PROCESSES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    for folder in {os.path.dirname(name) for name in names}:
+        os.makedirs(os.path.join(draft, folder, "__pycache__"), exist_ok=True)
+    children = {}
+    for share in range(1, count):
+        child = fork()
+        if child == 0:
+            status = 1
+            try:
+                compile_some(draft, place, files, names[share::count])
+                status = 0
+            finally:
+                os._exit(status)
+        children[share] = child
+    compile_some(draft, place, files, names[::count])
+    for share, child in children.items():
+        if not succeeded(child):  # it may have been killed in the middle of a file
+            compile_some(draft, place, files, names[share::count])
+
+
+def compile_some(draft, place, files, names):
+    """Write the bytecode of these modules, which will be in ``place``."""
+    for name in names:
+        path = os.path.join(draft, name)
+        target = importlib.util.cache_from_source(path)
+        try:
+            code = compile(files[name], os.path.join(place, name), "exec", dont_inherit=True)
+            found = os.stat(path)
+            times = struct.pack("<III", 0, int(found.st_mtime) & 0xFFFFFFFF, found.st_size)  # as PEP 552 has it
+            with open(target, "wb") as file:
+                file.write(importlib.util.MAGIC_NUMBER + times + marshal.dumps(code))
+        except (OSError, SyntaxError, ValueError):  # Python tells it, should the module be needed
+            if os.path.exists(target):
+                os.remove(target)
+
+
+def fork():
+    """As ``os.fork``; None where the container may have no more processes."""
+    try:
+        return os.fork()
+    except OSError:
+        return None
+
+
+def succeeded(child):
+    """Wait for a child; whether there was one, and it has succeeded."""
+    try:
+        return child is not None and os.waitpid(child, 0)[1] == 0
+    except OSError:  # whoever started this process ignores its children
+        return False
 
 
 def repair(path, content):

@@ -182,6 +182,85 @@ def test_a_second_program_of_the_pod_finds_it_unpacked_and_compiled(image: Image
     assert len(files) == 2
 
 
+CHECK_BYTECODE = """
+import importlib.machinery, pathlib, sys
+class Loader(importlib.machinery.SourceFileLoader):
+    def source_to_code(self, *_, **__):
+        raise ImportError(f"{self.path} is not compiled")
+for path in pathlib.Path(sys.argv[1]).rglob("*.py"):
+    if str(path.relative_to(sys.argv[1])).startswith(tuple(sys.argv[2:])):
+        continue
+    code = Loader("module", str(path)).get_code("module")
+    assert code.co_filename == str(path), code.co_filename
+"""
+NODE = "kittrain.agent.rendezvous.claims"  # of a node's agent; it does nothing when it is run
+
+
+def assert_compiled(image: Image, *but: str) -> None:
+    """Python has nothing to compile of what was sent, except below these folders."""
+    (place,) = image.tmp.iterdir()
+    subprocess.run([image.bin / "python3", "-c", CHECK_BYTECODE, place, *but], check=True)
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_a_nodes_agent_finds_all_that_it_needs_compiled(image: Image, cores: int) -> None:
+    """By several processes, if there are cores; Python finds the bytecode as its own, and the paths of its files."""
+    image.add_torch()
+    (image.packages / "sitecustomize.py").write_text(f"import os; os.sched_getaffinity = lambda _: range({cores})")
+    assert image.start(NODE).returncode == 0
+    assert_compiled(
+        image,
+        "kittrain/integrations",
+        "kittrain/workloads",
+        "kittrain/helper",
+        "kittrain/agent/metrics",
+        "kittrain/agent/inside",
+    )
+
+
+def test_an_image_that_forbids_to_write_bytecode_does_not_compile_in_each_process(image: Image) -> None:
+    image.add_torch()
+    assert image.start(NODE, PYTHONDONTWRITEBYTECODE="1").returncode == 0
+    assert_compiled(image)
+
+
+def test_an_image_that_keeps_bytecode_elsewhere_has_it_there(image: Image) -> None:
+    image.add_torch()
+    cache = image.folder / "cache"
+    assert image.start(NODE, PYTHONPYCACHEPREFIX=str(cache)).returncode == 0
+    assert list(cache.rglob("claims.*.pyc"))
+    assert not list(image.tmp.rglob("*.pyc"))
+
+
+@pytest.mark.parametrize("failure", ["no process", "killed"])
+def test_what_another_process_did_not_compile_is_compiled(image: Image, failure: str) -> None:
+    """Where a container may have no more of them, or one is killed for its memory in the middle of a file."""
+    scope: dict[str, Any] = {"__name__": "bootstrap"}
+    exec(compile(image.sent.bootstrap, "bootstrap.py", "exec"), scope)
+    compile_some, own = scope["compile_some"], os.getpid()
+
+    def killed(draft: str, place: str, files: Mapping[str, bytes], names: list[str]) -> None:
+        if os.getpid() != own:
+            (Path(draft) / "__pycache__" / f"{Path(names[0]).stem}.{sys.implementation.cache_tag}.pyc").write_text(
+                "half"
+            )
+            os.kill(os.getpid(), signal.SIGKILL)
+        compile_some(draft, place, files, names)
+
+    scope |= {"PROCESSES": 2, "compile_some": killed} if failure == "killed" else {"fork": lambda: None}
+    place, files = image.tmp / "place", {f"module{n}.py": b"x = 1" for n in range(8)}
+    assert scope["create"](str(place), files, compiled=True)
+    assert_compiled(image)
+
+
+def test_what_does_not_compile_stops_nothing(image: Image) -> None:
+    """Python tells it, if the module is ever needed: as a later version may not take all that this one takes."""
+    scope: dict[str, Any] = {"__name__": "bootstrap"}
+    exec(compile(image.sent.bootstrap, "bootstrap.py", "exec"), scope)
+    assert scope["create"](str(image.tmp / "place"), {"odd.py": b"not Python", "good.py": b"x = 1"}, compiled=True)
+    assert_compiled(image, "odd")
+
+
 def test_a_damaged_copy_is_replaced(image: Image) -> None:
     """Another program of the container may have written there."""
     image.add_torch()
@@ -198,8 +277,8 @@ def test_two_programs_of_a_container_may_unpack_it_at_once(image: Image) -> None
     left = image.tmp / f"place.{os.getpid()}" / "a"
     left.mkdir(parents=True)
     (left / "b.py").write_text("half")
-    assert scope["create"](str(place), files)
-    assert not scope["create"](str(place), files), "another one was faster"
+    assert scope["create"](str(place), files, compiled=False)
+    assert not scope["create"](str(place), files, compiled=False), "another one was faster"
     assert {path.relative_to(place).as_posix(): path.read_bytes() for path in place.rglob("*.py")} == files
     assert list(image.tmp.iterdir()) == [place]
 
