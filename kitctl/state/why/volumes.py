@@ -11,6 +11,11 @@ VOLUMES: Final = Family(
     "Pending",
     (
         Rule(
+            r'FailedMount\b.*?configmap "(kittrain-([^-"]+)-[^"]+)" not found',
+            "somebody has deleted the configmap {0}, the trainer that was sent with the job",
+            "submit any job in this namespace with kitctl {1}, which sends it again: the pods continue by themselves",
+        ),
+        Rule(
             r'FailedMount\b.*?(configmap|secret) "([^"]+)" not found',
             "the {0} {1}, which a volume of the job names, does not exist",
             "create it in the job's namespace: the pods continue by themselves",
