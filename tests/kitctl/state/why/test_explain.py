@@ -52,8 +52,8 @@ def failed(
     [
         ('FailedMount: MountVolume.SetUp failed for volume "cfg" : configmap "nocm" not found',
          "the configmap nocm, which a volume of the job names, does not exist", "create it in the job's namespace"),
-        ('FailedMount: MountVolume.SetUp failed for volume "trainer" : configmap "kittrain-0.2.0rc1-5e0055526878" not found',
-         "somebody has deleted the configmap kittrain-0.2.0rc1-5e0055526878, the trainer", "with kitctl 0.2.0rc1, which"),
+        ('FailedMount: MountVolume.SetUp failed for volume "t" : configmap "kittrain-0.2rc1-5e" not found',
+         "somebody has deleted the configmap kittrain-0.2rc1-5e, the trainer that was sent", "with kitctl 0.2rc1"),
         ('CreateContainerConfigError: secret "nosecret" not found',
          "the secret nosecret, which a variable of the job names, does not exist", "create it"),
         ('FailedCreate: Error creating: pods "x-1" is forbidden: exceeded quota: small, requested: pods=1',
