@@ -38,7 +38,8 @@ INTERPRETERS = (
 TRIED = "KIT_INTERPRETER"  # set for the interpreter that was found instead of the first one
 PROGRAM = "kittrain.agent"  # the node's; others, such as a helper's, need few modules, which Python compiles by itself
 SELDOM = tuple(
-    "kittrain/%s/" % name for name in ("agent/inside", "agent/metrics", "helper", "integrations", "workloads")
+    "kittrain/%s/" % name
+    for name in ("agent/inside", "agent/metrics", "helper", "integrations", "rank/snapshots/mirror", "workloads")
 )
 PROCESSES = 4  # to compile with
 

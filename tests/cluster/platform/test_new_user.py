@@ -57,7 +57,7 @@ class Shell:
 
     def __call__(self, *words: str) -> str:
         """Its output, stderr included; it has to succeed."""
-        command = [Path(sys.executable).with_name("kitctl"), *words]
+        command = [str(Path(sys.executable).with_name("kitctl")), *words]
         done = subprocess.run(command, check=False, cwd=self._folder, env=self._environ, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr

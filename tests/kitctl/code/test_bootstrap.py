@@ -80,6 +80,12 @@ class Image:
             **more,
         }
 
+    def bootstrap(self) -> dict[str, Any]:
+        """What ``bootstrap.py`` defines."""
+        scope: dict[str, Any] = {"__name__": "bootstrap"}
+        exec(compile(self.sent.bootstrap, "bootstrap.py", "exec"), scope)
+        return scope
+
     def start(self, *words: str, **more: Any) -> subprocess.CompletedProcess[str]:
         """Run a module of the trainer as a pod does."""
         environ = self.environ(**more)
@@ -208,14 +214,7 @@ def test_a_nodes_agent_finds_all_that_it_needs_compiled(image: Image, cores: int
     image.add_torch()
     (image.packages / "sitecustomize.py").write_text(f"import os; os.sched_getaffinity = lambda _: range({cores})")
     assert image.start(NODE).returncode == 0
-    assert_compiled(
-        image,
-        "kittrain/integrations",
-        "kittrain/workloads",
-        "kittrain/helper",
-        "kittrain/agent/metrics",
-        "kittrain/agent/inside",
-    )
+    assert_compiled(image, *image.bootstrap()["SELDOM"])
 
 
 def test_an_image_that_forbids_to_write_bytecode_does_not_compile_in_each_process(image: Image) -> None:
@@ -235,8 +234,7 @@ def test_an_image_that_keeps_bytecode_elsewhere_has_it_there(image: Image) -> No
 @pytest.mark.parametrize("failure", ["no process", "killed"])
 def test_what_another_process_did_not_compile_is_compiled(image: Image, failure: str) -> None:
     """Where a container may have no more of them, or one is killed for its memory in the middle of a file."""
-    scope: dict[str, Any] = {"__name__": "bootstrap"}
-    exec(compile(image.sent.bootstrap, "bootstrap.py", "exec"), scope)
+    scope = image.bootstrap()
     compile_some, own = scope["compile_some"], os.getpid()
 
     def killed(draft: str, place: str, files: Mapping[str, bytes], names: list[str]) -> None:
@@ -255,8 +253,7 @@ def test_what_another_process_did_not_compile_is_compiled(image: Image, failure:
 
 def test_what_does_not_compile_stops_nothing(image: Image) -> None:
     """Python tells it, if the module is ever needed: as a later version may not take all that this one takes."""
-    scope: dict[str, Any] = {"__name__": "bootstrap"}
-    exec(compile(image.sent.bootstrap, "bootstrap.py", "exec"), scope)
+    scope = image.bootstrap()
     assert scope["create"](str(image.tmp / "place"), {"odd.py": b"not Python", "good.py": b"x = 1"}, compiled=True)
     assert_compiled(image, "odd")
 
@@ -271,8 +268,7 @@ def test_a_damaged_copy_is_replaced(image: Image) -> None:
 
 def test_two_programs_of_a_container_may_unpack_it_at_once(image: Image) -> None:
     """And one that was killed meanwhile, whose process id a later container has again, is in nobody's way."""
-    scope: dict[str, Any] = {"__name__": "bootstrap"}
-    exec(compile(image.sent.bootstrap, "bootstrap.py", "exec"), scope)
+    scope = image.bootstrap()
     files, place = {"a/b.py": b"1", "a/c/d.py": b"2"}, image.tmp / "place"
     left = image.tmp / f"place.{os.getpid()}" / "a"
     left.mkdir(parents=True)
