@@ -138,11 +138,22 @@ def _shortened(source: bytes) -> bytes:
         _cut(lines, start, end)
     for block in ast.walk(tree):
         for statement in getattr(block, "body", ()) if not isinstance(block, ast.Lambda | ast.IfExp) else ():
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            if _is_docstring(statement) and not lines[statement.lineno - 1][: statement.col_offset].strip():
                 first, last = statement.lineno - 1, statement.end_lineno or statement.lineno
                 nothing = b" " * statement.col_offset + b'""'  # a body needs a statement
                 lines[first:last] = [nothing, *[b""] * (last - first - 1)]
     return _without_comments(b"\n".join(lines))
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    """Not the ``...`` of a protocol, which stands in its function's line."""
+    import ast  # noqa: PLC0415
+
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
 
 
 def _annotations(lines: list[bytes], tree: ast.AST) -> Iterator[tuple[Place, Place]]:
