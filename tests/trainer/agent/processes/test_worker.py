@@ -42,12 +42,14 @@ def test_a_script_has_its_arguments_its_folder_and_the_name_main(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, expected)
 
 
+@pytest.mark.wide
 def test_an_argument_may_have_the_local_rank_as_under_torchrun(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import sys\nprint(sys.argv[1:])\n")
     done = work(tmp_path, "train.py", "--local_rank=${local_rank}", "$local_rank ${rank}", LOCAL_RANK="3")
     assert done.stdout == "['--local_rank=3', '$local_rank ${rank}']\n"
 
 
+@pytest.mark.wide
 def test_a_module_is_found_from_the_working_folder(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "train.py").write_text("import sys\nprint(__name__, __package__, sys.argv[1:])\n")
@@ -71,7 +73,7 @@ def test_a_module_that_is_not_there_is_not_tried_again(
     assert (cause.permanent, fix in cause.fix) == (True, True)
 
 
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("code", [pytest.param(0, marks=pytest.mark.wide), 3])
 def test_an_exit_code_is_kept(tmp_path: Path, code: int) -> None:
     (tmp_path / "train.py").write_text(f"raise SystemExit({code})\n")
     assert work(tmp_path, "train.py").returncode == code

@@ -50,6 +50,7 @@ def test_missing_packages_are_installed_and_torch_is_kept(sent: Path) -> None:
     assert not (folder / "torch").exists()
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_torchs_own_requirements_are_not_installed(sent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = sent.parent / "theirs" / "torchaudio-9.9+vendor.dist-info"
@@ -88,6 +89,7 @@ def test_a_failed_installation_is_an_error_with_pips_message(sent: Path, line: s
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_hashes_are_verified(sent: Path) -> None:
     digest = hashlib.sha256((sent / "wheels" / "beta-2.1-py3-none-any.whl").read_bytes()).hexdigest()
@@ -102,6 +104,7 @@ def test_an_unreachable_index_is_retryable(sent: Path, monkeypatch: pytest.Monke
         install(sent, sent, installed_packages(), print)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_jobs_constraints_apply(sent: Path) -> None:
     (sent / "constraints.txt").write_text("beta<2\n")
