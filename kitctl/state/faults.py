@@ -38,7 +38,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "kill-rank": Fault(
         scope="rank",
         description="SIGKILL to one rank, as the kernel does when memory runs out",
-        expected="all ranks restart on the same nodes",
+        expected="all ranks restart on the same nodes, or with policy.survivors: live only this one",
         permission="get pods/exec",
         signal="KILL",
     ),
@@ -52,7 +52,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "kill-agent": Fault(
         scope="node",
         description="SIGKILL to one node's agent, which also ends its ranks",
-        expected="the agent is started again at once, and all ranks restart",
+        expected="the agent is started again at once; all ranks restart, or with policy.survivors: live only its own",
         permission="get pods/exec",
         signal="KILL",
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kitjob import timeline
 from kittrain.rank.snapshots.folder.ledger import audit
 from kittrain.rank.world.order import Cursor, Order
 from tests.exact import assert_ends_as_undisturbed, committed, undisturbed
@@ -66,6 +67,14 @@ class Survivors(Nodes):
             f"step {step} of generation {generation} by {pid}",
         )
 
+    def recoveries(self) -> list[dict[str, float]]:
+        """The parts of each recovery, in seconds, as the agents have written them to the history."""
+        files = (self.snapshots / timeline.FOLDER).rglob("node-*/*")
+        lines = [line for path in files for line in timeline.lines(path.read_bytes())]
+        found = [line.parts for line in lines if isinstance(line, timeline.Event) and line.what == "recovered"]
+        assert found
+        return found
+
 
 def assert_exact(nodes: Survivors, folder: Path) -> None:
     """The ledger has each sample once, and the result is that of a run without faults."""
@@ -91,6 +100,7 @@ def test_a_rank_and_then_node_0_are_killed_and_the_others_live_on(tmp_path: Path
         assert joined == list(range(joined[0], STEPS + 1))
         assert {generation for generation, _ in nodes.steps(third)} == {1, 2, 3}
         assert_exact(nodes, tmp_path)
+        assert [part for recovery in nodes.recoveries() for part in recovery.values() if part < 0] == []
 
 
 class Dying(Survivors):

@@ -90,7 +90,8 @@ def _confirm(drill: Drill, selector: FaultSelector, often: str, *, yes: bool) ->
     if progress.of_own_loop:
         info(f"cost: the steps since the script last saved; its ranks have taken {progress.step} since they started")
     elif progress.step is not None:
-        info(f"cost: the steps since the last snapshot; the job is at step {progress.step}, {_snapshot(progress)}")
+        there = f"the job is at step {progress.step}, {_snapshot(progress)}"
+        info(f"cost: at most the steps since the last snapshot; {there}")
     confirm(f"inject {selector.fault} into {drill.name!r}?", yes=yes)
 
 

@@ -37,7 +37,8 @@ class Ranks:
         files = [prepare(folder / f"{rank}") for rank in range(2)]
         self.process = subprocess.Popen(["sleep", "600"])  # stands for one of them, and can be stopped
         pids = [os.getpid(), self.process.pid]
-        self.watch.begin({rank: (pid, file) for rank, (pid, file) in enumerate(zip(pids, files, strict=True))})
+        self.ranks = {rank: (pid, file) for rank, (pid, file) in enumerate(zip(pids, files, strict=True))}
+        self.watch.begin(self.ranks)
         self.heartbeats = [HeartbeatWriter(file) for file in files]
         self.hooks = [ScriptWriter(file) for file in files]
 
@@ -236,6 +237,21 @@ def test_fifteen_seconds_without_a_step_are_unusual_and_ten_times_the_median_if_
     assert not ranks.quiet
     assert quiet_after(ranks) == pytest.approx(40.0, abs=1.0)
     assert not ranks.stalled  # and nothing is judged by it
+
+
+def test_a_rank_that_lives_on_has_reached_nothing_of_its_new_round(ranks: Ranks) -> None:
+    ranks.beat(Phase.PREPARING)
+    ranks.step(1, 3.0)
+    ranks.rest(1.0)
+    before = ranks.watch.reached(Phase.SYNCING)
+    assert before
+    ranks.watch.begin(ranks.ranks)
+    assert (ranks.watch.reached(Phase.PREPARING), ranks.watch.reached(Phase.SYNCING)) == (0.0, 0.0)
+    for heartbeat in ranks.heartbeats:
+        heartbeat.renew()
+    ranks.step(2, 3.0)
+    ranks.rest(1.0)
+    assert ranks.watch.reached(Phase.SYNCING) == before + 4.0
 
 
 def test_steps_of_the_librarys_loop_count_as_well(ranks: Ranks) -> None:

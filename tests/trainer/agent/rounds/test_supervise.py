@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 
 from kitjob import timeline
-from kitjob.report import Report
-from kitjob.timeline import Event
+from kitjob.report import RankProgress, Report
+from kitjob.timeline import Event, Line
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.history import History
@@ -28,7 +29,17 @@ from tests.trainer.nodes import free_port
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
 
 
-def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1) -> Ending:
+class Told(list[Line]):
+    """Lines that a history was told."""
+
+    def add(self, line: Line) -> None:
+        self.append(line)
+
+    def progress(self, known: RankProgress) -> None:
+        """Nothing."""
+
+
+def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1, told: Told | None = None) -> Ending:
     """The ending of node ``index`` of a 2:3 job with a join timeout of ``timeout`` seconds."""
     node = node_env(
         {
@@ -41,8 +52,18 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1
         }
     )
     settings = RendezvousSettings.from_conf(node.rendezvous_conf)
+    history = History(node, print)
+    history.listen(Told() if told is None else told)
     return Supervisor(
-        node, ["train.py"], settings=settings, secret=None, hub=None, zygote=None, drain=Drain(), scratch=folder
+        node,
+        ["train.py"],
+        settings=settings,
+        secret=None,
+        hub=None,
+        zygote=None,
+        drain=Drain(),
+        scratch=folder,
+        history=history,
     ).run()
 
 
@@ -59,6 +80,23 @@ def test_a_node_beyond_the_minimum_makes_room_for_node_0(tmp_path: Path) -> None
 def test_a_node_of_the_minimum_waits_for_node_0(tmp_path: Path) -> None:
     ending = ending_of(1, tmp_path)
     assert (ending.outcome, "no rendezvous within 1 s" in ending.reason) == ("retryable", True)
+
+
+def test_a_node_that_finds_others_elsewhere_before_it_is_in_a_round_tells_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a node 0 that comes back, and whose place another one has taken."""
+    found = iter([RendezvousConnectionError("another node serves, at 10.0.0.2:1"), FINISHED])
+
+    def attempt(*_: object) -> Ending:
+        one = next(found)
+        if isinstance(one, Exception):
+            raise one
+        return one
+
+    monkeypatch.setattr(Supervisor, "_attempt", attempt)
+    assert ending_of(1, tmp_path, told=(told := Told())) == FINISHED
+    assert [line.what for line in told if isinstance(line, Event)] == ["ended"]
 
 
 def test_no_node_makes_room_for_a_scheduled_node_0(tmp_path: Path) -> None:

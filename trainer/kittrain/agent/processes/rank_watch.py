@@ -279,9 +279,12 @@ class RankWatch:
         return [rank.pid for rank in self._ranks.values()]
 
     def reached(self, phase: Phase) -> float:
-        """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have."""
+        """When all ranks of this node had reached a phase, in ``time.monotonic()``; 0 if not all have in this round.
+
+        A rank that lives on has its moments of the round before until it has left that one.
+        """
         moments = [rank.beat.first[phase] for rank in self._ranks.values()]
-        return max(moments) if all(moments) else 0.0
+        return max(moments) if min(moments, default=0.0) >= self._began else 0.0
 
     @property
     def script_progress(self) -> dict[str, Any]:

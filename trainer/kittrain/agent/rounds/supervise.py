@@ -165,7 +165,8 @@ class Supervisor:
                 if self._joined or first_line(error) != self._lost_for:
                     self._log(f"rendezvous lost, rejoining ({first_line(error)})")
                 self._lost_for = first_line(error)
-                self._reporter.round_ended(first_line(error), failed=True)
+                if self._joined:  # else there was no round that could end
+                    self._reporter.round_ended(first_line(error), failed=True)
             with self._drain.interruptible():
                 time.sleep(REJOIN_INTERVAL)
 
