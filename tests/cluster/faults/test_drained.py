@@ -13,6 +13,7 @@ STEPS = 150
 SCRIPT = "tests/cluster/scripts/plain.py"
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_a_deleted_pod_whose_script_exits_with_0_is_replaced(namespace: str, kind: str) -> None:
     run = submit(namespace, kind, "--nodes", "2", SCRIPT, str(STEPS), name="plain")

@@ -66,6 +66,7 @@ def test_a_crash_loop_ends_the_pod_and_is_the_jobs_reason(namespace: str) -> Non
     assert f"it was started again in place {LIMIT} times without a new snapshot" in run.logs()
 
 
+@pytest.mark.wide
 def test_a_retryable_end_costs_no_pod(namespace: str) -> None:
     limits = ("--max-restarts", "1", "--set", "policy.backoffLimit=0")
     run = submit(namespace, "IndexedJob", *limits, SCRIPT, "retryable")

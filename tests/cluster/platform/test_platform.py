@@ -40,6 +40,7 @@ def goes_on(namespace: str, name: str) -> None:
     (folder / name / "go").touch()
 
 
+@pytest.mark.wide
 def test_a_users_job_outlives_the_release_that_gave_the_rights(namespace: str, release: Release, waits: str) -> None:
     user, second = release.person("user"), release.person("second")
     release.team = {"sharedClaim": True, "roles": {"user": {"serviceAccounts": [release.account("user")]}}}

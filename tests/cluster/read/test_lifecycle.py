@@ -94,6 +94,7 @@ def phase(run: Run) -> tuple[str, int]:
     return state["phase"], state["readyNodes"]
 
 
+@pytest.mark.wide
 def test_a_given_claim_has_a_folder_for_each_job_and_outlives_it(namespace: str) -> None:
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}}
     apply(

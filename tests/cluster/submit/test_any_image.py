@@ -274,6 +274,7 @@ def pods_of(name: str, namespace: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.wide
 def test_a_packaged_chart_brings_the_trainer(namespace: str, tmp_path: Path) -> None:
     """A Secret holds all of a release, 1 MiB at most, and the trainer twice."""
     trainer_package.load()  # packs it, where a source has changed

@@ -82,6 +82,7 @@ def pod_of(made: Object, name: str) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+@pytest.mark.wide
 def test_a_pod_with_additions_trains_to_the_end(namespace: str, tmp_path: Path) -> None:
     image = job("run", namespace)[-1]
     (tmp_path / "pod.yaml").write_text(OVERLAY.replace("IMAGE", image))

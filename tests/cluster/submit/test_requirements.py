@@ -51,6 +51,7 @@ def test_one_pod_installs_and_a_replacement_finds_it(namespace: str, tmp_path: P
     assert "torch of /var/run" not in logs
 
 
+@pytest.mark.wide
 def test_a_failed_installation_fails_the_job_with_pips_message(namespace: str, tmp_path: Path) -> None:
     submitted(namespace, tmp_path, "alpha>=2")
     until(lambda: status("run", namespace)["phase"] == "Failed")

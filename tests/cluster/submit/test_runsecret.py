@@ -30,6 +30,7 @@ def trains_again(run: Run) -> bool:
     return len(list(run.folder.glob(".finished-*"))) > 1
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("kind", often("IndexedJob"))
 def test_manifests_applied_twice_are_two_runs_with_one_secret(namespace: str, kind: str) -> None:
     objects = rendered(namespace, kind, *TWO, name="run")

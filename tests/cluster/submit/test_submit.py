@@ -104,7 +104,10 @@ def test_a_claim_that_is_being_deleted_is_created_again(namespace: str) -> None:
     assert get(namespace, "pvc", "run-snapshots")["metadata"]["uid"] != old
 
 
-@pytest.mark.parametrize("kind", ["Service", "ConfigMap", "PersistentVolumeClaim", "Job"])
+@pytest.mark.parametrize(
+    "kind",
+    ["Service", *(pytest.param(one, marks=pytest.mark.wide) for one in ("ConfigMap", "PersistentVolumeClaim", "Job"))],
+)
 def test_foreign_objects_are_not_touched_and_nothing_is_left(namespace: str, kind: str) -> None:
     theirs = foreign(kind)
     apply(namespace, theirs)
@@ -153,6 +156,7 @@ def test_a_submit_killed_before_any_request_is_completed_by_the_next(
     )
 
 
+@pytest.mark.wide
 def test_a_partly_submitted_job_reports_it_and_can_be_deleted(namespace: str) -> None:
     words = ("submit", *job("run", namespace, *NOWHERE))
     assert not survives(25, *words)

@@ -113,6 +113,7 @@ def test_the_chart_finds_what_was_sent_for_it(namespace: str, tmp_path: Path) ->
     assert kitctl("logs", "run", "-n", namespace).count("version 1") == 2
 
 
+@pytest.mark.wide
 def test_outputs_are_one_folder_on_the_claim(namespace: str, tmp_path: Path) -> None:
     project(tmp_path / "project", SMALL)
     submitted(namespace, "run", tmp_path / "project", 0, "--outputs", "shared", "--wait")
