@@ -15,7 +15,8 @@ import pytest
 import torch.distributed as dist
 
 from kitjob import typed
-from kitjob.report import Preparation, Progress, Report
+from kitjob.report import Preparation, Progress, RankProgress, Report
+from kitjob.timeline import Event, Line
 from kittrain.agent.report import publish
 from kittrain.agent.report.configmap import ConfigMapSink
 from kittrain.agent.report.publish import Reporter, assignment
@@ -169,6 +170,45 @@ def test_the_state_of_the_group_and_the_last_recovery_are_reported(tmp_path: Pat
     assert report.last_recovery
     assert report.last_recovery.cause == "node 1 is lost"
     assert set(report.last_recovery.parts) == {name for name, _ in RANK_PARTS}
+    del store
+
+
+class WaitingRanks(SteppedRanks):
+    """Ranks that have not taken a step yet."""
+
+    def reached(self, phase: Phase) -> float:  # noqa: ARG002  as that of the others
+        return 0.0
+
+
+class Recoveries(list[str]):
+    """The causes of the recoveries that a history was told."""
+
+    def add(self, line: Line) -> None:
+        if isinstance(line, Event) and line.what == "recovered":
+            self.append(line.cause)
+
+    def progress(self, known: RankProgress) -> None:
+        """Nothing."""
+
+
+def test_a_node_that_has_rank_0_now_tells_no_recovery_that_another_one_has_told(tmp_path: Path) -> None:
+    first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    second.history.listen(told := Recoveries())
+    port = free_port()
+    store = connect(port, host=True)
+    for one in (first, second):
+        one.recovery.begin("rank 1 failed")
+    meet(port, "a", [first, second])
+    for one in (first, second):
+        one.observe(SteppedRanks())
+    second.round_ended("node 0 is gone", failed=True)
+    meet(port, "b", [second])
+    second.observe(WaitingRanks())
+    assert told == []
+    second.observe(SteppedRanks())
+    assert told == ["node 0 is gone"]
+    for one in (first, second):
+        one.stop()
     del store
 
 

@@ -242,7 +242,8 @@ class Reporter:
                 self._log(self._taken.anew or str(self._taken))
         if self._leads and self._resumed.add(self._own_progress):
             self._log(self._resumed.text)
-        if self._leads and not (self._resumed.unknown or self._taken.unknown):
+        unknown = self._resumed.unknown or self._taken.unknown or self.recovery.goes_on
+        if self._leads and not unknown:  # the last recovery may be one that another node has told
             self.history.recovered(self.recovery.complete, lost=self._resumed.lost or self._taken.lost)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")

@@ -35,6 +35,11 @@ class RecoveryClock:
         self._parts: dict[str, Any] | None = None
         self._last = 0.0
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the ranks have not taken a step since a round ended."""
+        return self._parts is not None
+
     def begin(self, cause: str, *, noticed: float | None = None) -> None:
         """A round has ended; ``noticed`` is when this was detected, in ``time.monotonic()``; None for now."""
         if self._parts is None or "form" in self._parts:
