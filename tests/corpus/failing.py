@@ -66,6 +66,18 @@ FAILURES: Final = (
         fix="same on all ranks",
         options=ONCE,
     ),
+    Situation(
+        name="tiny tensors of different shapes",
+        script=GROUP + "dist.all_reduce(torch.ones(1 + rank))",
+        cause=r"all_reduce of \[1\] float32.*all_reduce of \[2\] float32",
+    ),
+    Situation(
+        name="another shape in the last step",
+        script=DDP + "for _ in range(60): step()\ndist.all_reduce(torch.ones(4 - rank))",
+        cause=r"rank \d called all_reduce of \[\d\] float32, where rank \d called all_reduce of \[\d\] float32",
+        fix="same shape",
+        options=ONCE,
+    ),
     Situation(name="no memory", script="raise MemoryError", cause="MemoryError", fix="use less", options=ONCE),
     Situation(
         name="failed assertion",

@@ -55,7 +55,7 @@ INTRODUCTION: Final = (
 
 # What a later run cannot show.
 FIRST_SCORE: Final = (
-    "Of the 82 situations that were added last, what has to be told was written down first, and all were made live",
+    "Of the 82 situations that were added together, what has to be told was written down first, and all were made live",
     "before any rule was changed. Then, of those that are not healthy, in the first half 31 of 34 causes and 15 of 30",
     "fixes were right, in the second half 29 of 33 and 13 of 26; of 14 healthy jobs none had a cause. Rules were",
     "written for the first half: with them 36 of 40 causes and 20 of 33 fixes of the second half were right. Then the",

@@ -61,8 +61,9 @@ ENDS: Final = Family(
         Rule(
             r"killed by SIGABRT.*?(?:[Rr]eceived data size doesn't match expected size"
             r"|op\.preamble\.length <= op\.nbytes)",
-            "the ranks exchange tensors of different shapes, in the same call",
-            "make the shape the same on all ranks at the line in the message, as by padding a last, shorter batch",
+            "the ranks exchange tensors of different shapes or types, or call different collectives",
+            "make the call, its shape and its type the same on all ranks at the line in the message, as by padding a "
+            "last, shorter batch",
         ),
         Rule(
             r"killed by SIGBUS",

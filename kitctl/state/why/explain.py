@@ -151,7 +151,9 @@ def _stuck(job: JobState) -> bool:
 
 def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     """Of the rank that failed first, if one did; else of the job."""
-    goes_on = failure.error.startswith("ended with ")  # of a rank that left with 0: the sentence names it
+    goes_on = failure.error.startswith(
+        ("ended with ", "called ", "finished the ")
+    )  # of a rank that lives: the sentence names it
     where = "" if failure.rank is None or not failure.error else f"rank {failure.rank}{' ' if goes_on else ': '}"
     # The error's own words first: a rank may have printed, and handled, anything before.
     printed = "\n".join(line for line in failure.lines if not line.lower().startswith("warning"))

@@ -14,6 +14,20 @@ HANGS: Final = Family(
     "Running",
     (
         Rule(
+            r"\bcalled [^\n]*, where rank \d+ called ",
+            "",
+            "all ranks have to call the same collectives in the same order, with tensors of the same shape and type: "
+            "look for a condition that differs between them, and for a last, shorter batch",
+            seen="rank 1 called all_reduce of [3] float32, where rank 0 called all_reduce of [4] float32",
+        ),
+        Rule(
+            r"\bfinished the collective in which rank \d+ lost it, ",
+            "",
+            "give the same function, shape and type to the last collective on all ranks, as by padding a last, shorter "
+            "batch; if they are the same, let the ranks end together: dist.barrier() at the end of the script",
+            seen="rank 0 finished the collective in which rank 1 lost it, and ended with exit code 0 at 12:00:03 UTC",
+        ),
+        Rule(
             r"^(?:.*?: )?hang: (.*busy \(it used.*)",
             "{0}",
             "raise policy.hangTimeout, or leave it `auto`, which waits for ranks that work",
@@ -27,7 +41,8 @@ HANGS: Final = Family(
         Rule(
             r"hang: (.*)",
             "{0}",
-            "fix the named line: all ranks have to call the same collectives in the same order, and none may wait",
+            "fix the named line: all ranks have to call the same collectives in the same order, with tensors of the same "
+            "shape, and none may wait",
             seen="hang: rank 2 (node 1) has been in the forward pass of step 30 for 30 s, at train.py:12",
         ),
     ),

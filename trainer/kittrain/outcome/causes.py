@@ -63,6 +63,20 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it",
     ),
     Cause(
+        r"^finished the collective in which rank \d+ lost it, ",  # likewise
+        "left",
+        fix="give the same function, shape and type to the last collective on all ranks, as by padding a last, shorter "
+        "batch; if they are the same, let the ranks end together: dist.barrier() at the end of the script",
+        seen="finished the collective in which rank 1 lost it, and ended with exit code 0 at 12:00:03 UTC",
+    ),
+    Cause(
+        r"^called .*, where rank \d+ called ",  # likewise
+        "left",
+        fix="all ranks have to call the same collectives in the same order, with tensors of the same shape and type: "
+        "look for a condition that differs between them, and for a last, shorter batch",
+        seen="called all_reduce of [2] float32, where rank 0 called all_reduce of [1] float32",
+    ),
+    Cause(
         r"^StorageUnavailableError: ",  # before the rows that match the system's message in it
         "storage",
         fix="check the volume of the path in the message; if one snapshot can no longer be read, move its folder away: "

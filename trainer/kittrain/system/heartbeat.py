@@ -16,7 +16,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, Self
 
-from kittrain.system import heartbeat_files
+from kittrain.system import calls, heartbeat_files
+from kittrain.system.calls import NO_CALL, Call
 from kittrain.system.exchanges import MANY, OFTEN, Exchanges
 from kittrain.system.heartbeat_files import NO_FILES, Files, LoadedFile
 
@@ -62,7 +63,10 @@ _NOT_FINITE_AT: Final = _SPENT_AT + _SPENT.size
 # Whether the rank can go on in another round, and how many rounds it has left, its processes' groups aborted.
 _ROUNDS: Final = struct.Struct("<QQ")
 _ROUNDS_AT: Final = _NOT_FINITE_AT + _NOT_FINITE.size
-SIZE: Final = _ROUNDS_AT + _ROUNDS.size
+_CALL_AT: Final = _ROUNDS_AT + _ROUNDS.size  # the last collective, noted by the hooks
+_BEGUN: Final = struct.Struct("<Q")  # collectives that the rank had begun as its group, or its script, ended
+_BEGUN_AT: Final = _CALL_AT + calls.SIZE
+SIZE: Final = _BEGUN_AT + _BEGUN.size
 READS: Final = 3  # of a page that its rank changes meanwhile
 
 
@@ -193,6 +197,14 @@ class ScriptWriter:
             self._exchanges.add(collectives, size)
         return self._exchanges.met < OFTEN
 
+    def calls(self, call: Call) -> None:
+        """The rank calls a collective."""
+        call.write(self._page, _CALL_AT)
+
+    def calls_again(self, number: int) -> None:
+        """The rank calls a collective like the last one."""
+        Call.count(self._page, _CALL_AT, number)
+
     def trains(self, size: int) -> None:
         """The parameters that are trained have this many bytes."""
         self._exchanges.trains(size)
@@ -217,6 +229,8 @@ class ScriptWriter:
         if self._passes:
             self.met(collectives)
         self._write()
+        if collectives:
+            _BEGUN.pack_into(self._page, _BEGUN_AT, collectives)
 
     def group_formed(self, size: int) -> None:
         """The ranks have formed a process group of this size."""
@@ -291,6 +305,8 @@ class HeartbeatState:
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
         survives: whether it can go on in another round if others of its round are lost.
         left: how many rounds it has left without ending.
+        call: the last collective that it has called.
+        begun: collectives that it had begun as its group, or its script, ended; 0: unknown.
     """
 
     beats: int
@@ -310,6 +326,8 @@ class HeartbeatState:
     files: Files = NO_FILES
     survives: bool = False
     left: int = 0
+    call: Call = NO_CALL
+    begun: int = 0
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -323,14 +341,14 @@ class HeartbeatState:
         spent: tuple[float, ...] = _SPENT.unpack_from(page, _SPENT_AT)
         busy = sum(spent[phase] for phase in BUSY)
         first: tuple[float, ...] = _FIRST.unpack_from(page, _NOW.size)
-        calls, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
+        called, steps, group, loaded, timed, by_hand, met, script_busy = _SCRIPT.unpack_from(page, _SCRIPT_AT)
         (separate,) = _SEPARATE.unpack_from(page, _SEPARATE_AT)
         (not_finite,) = _NOT_FINITE.unpack_from(page, _NOT_FINITE_AT)
         survives, left = _ROUNDS.unpack_from(page, _ROUNDS_AT)
         phase = Phase(number)
         updates = (steps or by_hand) if phase < Phase.RESTORING and not left else 0
-        if calls and phase < Phase.RESTORING and not left:  # the library's loop has not begun
-            beats, step, phase, busy = beats + calls, steps, Phase.SCRIPT, script_busy
+        if called and phase < Phase.RESTORING and not left:  # the library's loop has not begun
+            beats, step, phase, busy = beats + called, steps, Phase.SCRIPT, script_busy
         else:
             first, timed, not_finite = (*first[: Phase.SCRIPT], 0.0), step, 0
         seen = {"group": group, "separate": separate, "loaded": loaded, "timed": timed, "updates": updates, "met": met}
@@ -347,6 +365,8 @@ class HeartbeatState:
             spent=spent,
             survives=bool(survives),
             left=left,
+            call=Call.read(page, _CALL_AT),
+            begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],
             **seen,
         )
 

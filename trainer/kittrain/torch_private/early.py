@@ -6,7 +6,7 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +30,24 @@ EXCHANGES: Final = (
     *("all_gather_single", "all_gather_single_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced"),
     *("all_to_all_single", "gather_single"),
 )
+# Those of them to which each rank gives as many bytes, by the names of the functions that call them.
+EQUAL: Final = {
+    "allreduce": "all_reduce",
+    "reduce": "reduce",
+    "broadcast": "broadcast",
+    "_allgather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "barrier": "barrier",
+}
+# Others in which all ranks of a group take part, in the same order.
+COLLECTIVE: Final = {
+    "allgather": "all_gather",
+    "gather": "gather",
+    "scatter": "scatter",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoall_base": "all_to_all_single",
+}
 # Children of modules that torch.compile and checkpoint_wrapper return: the wrapped module.
 WRAPPED_MODULES: Final = ("_orig_mod", "_checkpoint_wrapped_module")
 # Key of a state dict: what a module saves besides its parameters and buffers.
@@ -93,33 +111,66 @@ def counts_collectives(distributed_c10d: ModuleType) -> bool:
     return True
 
 
-def around_exchanges(distributed_c10d: ModuleType, begun: Callable[[int, int], bool]) -> None:
+def around_exchanges(
+    distributed_c10d: ModuleType,
+    begun: Callable[[int, int], bool],
+    begins: Callable[[Any, str, Sequence[Any]], bool] = lambda *_: False,
+) -> None:
     """Call ``begun`` after each exchange that Python begins, with its collectives and the bytes of its tensors.
 
-    Until it returns False: a call costs some microseconds. Not all supported versions of torch have a hook for that,
-    so a process group's methods are replaced.
+    Until it returns False: a call costs some microseconds. ``begins`` is called before each, with the group, the
+    method's name and what it is given, until it, too, returns False. Not all supported versions of torch have a hook
+    for that, so a process group's methods are replaced.
     """
     group: Any = getattr(distributed_c10d, "ProcessGroup", None)
-    replaced: dict[str, tuple[Any, Any]] = {}
-
-    def told(collectives: int, size: int) -> None:
-        if begun(collectives, size):
-            return
-        for name, (method, own) in replaced.items():
-            if getattr(group, name) is own:  # nobody has replaced it since
-                setattr(group, name, method)
-
+    watched = _Watched(group, begun, begins)
     for name in EXCHANGES:
         if (method := getattr(group, name, None)) is not None and name in vars(group):
-            replaced[name] = vars(group)[name], _told(name, method, told)
-            setattr(group, name, replaced[name][1])
+            watched.replace(name, method)
 
 
-def _told(name: str, method: Callable[..., Any], begun: Callable[[int, int], object]) -> Callable[..., Any]:
+class _Watched:
+    """A process group's methods that were replaced, and what they call."""
+
+    def __init__(
+        self,
+        group: Any,
+        begun: Callable[[int, int], bool],
+        begins: Callable[[Any, str, Sequence[Any]], bool],
+    ) -> None:
+        self.begins = begins
+        self.counts = True
+        self._group = group
+        self._begun = begun
+        self._replaced: dict[str, tuple[Any, Any]] = {}
+
+    def replace(self, name: str, method: Callable[..., Any]) -> None:
+        self._replaced[name] = vars(self._group)[name], _told(name, method, self)
+        setattr(self._group, name, self._replaced[name][1])
+
+    def begun(self, collectives: int, size: int, *, noted: bool) -> None:
+        self.counts = self.counts and self._begun(collectives, size)
+        if not (self.counts or noted):
+            self.restore()
+
+    def restore(self) -> None:
+        for name, (method, own) in self._replaced.items():
+            if getattr(self._group, name) is own:  # nobody has replaced it since
+                setattr(self._group, name, method)
+
+
+def _told(name: str, method: Callable[..., Any], watched: _Watched) -> Callable[..., Any]:
     def exchange(self: Any, *args: Any, **kwargs: Any) -> Any:
+        noted = False
+        with suppress(Exception):  # the exchange counts
+            noted = watched.begins(self, name, args)
+        if not watched.counts:
+            if not noted:
+                watched.restore()
+            return method(self, *args, **kwargs)
         before = _begun(self)
         work = method(self, *args, **kwargs)
-        begun(_begun(self) - before, _bytes((*args, *kwargs.values())))
+        watched.begun(_begun(self) - before, _bytes((*args, *kwargs.values())), noted=noted)
         return work
 
     # C++ calls a Python function that replaces its method, but not within itself, which it recognizes by this name.

@@ -8,6 +8,7 @@ import pytest
 
 from kittrain.agent.rendezvous.diagnosis import RankStatus, diagnose, making_progress, ranges
 from kittrain.agent.rendezvous.stacks import Location
+from kittrain.system.calls import Call
 from kittrain.system.heartbeat import Phase
 
 GRADIENTS = Location(wait="the gradients' all-reduce", line="train.py:40 in train")
@@ -25,6 +26,10 @@ def at(
         "node": f"node {rank}, pod run-{rank}",
     }
     return RankStatus(rank=rank, step=step, phase=phase, location=location, **facts | more)
+
+
+def call(length: int) -> Call:
+    return Call(number=3, group=1, size=4 * length, name="all_reduce", tensor=f"[{length}] float32")
 
 
 @pytest.mark.parametrize(
@@ -64,6 +69,13 @@ def at(
             "rank 1 (node 1, pod run-1) has been in the gradients' all-reduce of step 121 for 34 s, at train.py:40 in "
             "train, which not all ranks have entered; ranks 0, 2 wait in all_reduce",
             id="skipped a collective",
+        ),
+        pytest.param(
+            [at(0, REDUCING, call=call(4)), at(1, REDUCING, call=call(2)), at(2, REDUCING, call=call(4))],
+            1,
+            "rank 1 (node 1, pod run-1) has been in all_reduce of step 121 for 34 s, at train.py:31 in loss, with "
+            "[2] float32, where others have another size; ranks 0, 2 wait in all_reduce",
+            id="a tensor of another size",
         ),
         pytest.param(
             [at(0), at(1, REDUCING, phase=Phase.FORWARD)],

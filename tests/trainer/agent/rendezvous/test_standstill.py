@@ -10,6 +10,7 @@ from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD, Location
 from kittrain.agent.rendezvous.standstill import LIMIT, StandstillWatch, sentence
+from kittrain.system.calls import Call
 from kittrain.system.heartbeat import Phase
 
 
@@ -17,6 +18,10 @@ def rank(number: int, line: str = "h.py:5 in step", *, wait: str = "", loads: bo
     location = Location(line=line, wait=wait, loads=loads)
     facts = {"phase": Phase.SCRIPT, "has_stack": True, "frozen": False, "stepped": True, "grouped": True} | more
     return RankStatus(rank=number, step=9, stalled_seconds=42.0, location=location, **facts)
+
+
+def call(length: int) -> Call:
+    return Call(number=3, group=1, size=4 * length, name="all_reduce", tensor=f"[{length}] float32")
 
 
 SLEEPS = rank(1, "h.py:5 in <module>")
@@ -31,6 +36,11 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
          "rank 1 is busy at h.py:5 in step, rank 0 waits in barrier at a.py:9 in f"),
         ([rank(0, wait="barrier"), rank(1, "h.py:6 in step", wait="all_gather")],
          "rank 0 waits in barrier at h.py:5 in step, rank 1 waits in all_gather at h.py:6 in step"),
+        ([rank(0, wait="all_reduce", call=call(1)), rank(1, wait="all_reduce", call=call(2))],
+         ("rank 0 waits in all_reduce of [1] float32 at h.py:5 in step, "
+          "rank 1 waits in all_reduce of [2] float32 at h.py:5 in step")),
+        ([rank(0, wait="all_reduce", call=call(2)), rank(1, wait="all_reduce", call=call(2))],
+         "ranks 0-1 wait in all_reduce at h.py:5 in step"),
         ([rank(0, loads=True), rank(1, loads=True)], "ranks 0-1 wait for their data loader at h.py:5 in step"),
         ([rank(0, ended=True, has_stack=False), rank(1, wait="barrier")],
          "rank 0 has ended, rank 1 waits in barrier at h.py:5 in step"),

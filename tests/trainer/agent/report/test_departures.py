@@ -1,4 +1,7 @@
-"""A rank that ends with exit code 0 while others need it: the round is charged, and the job ends with that reason."""
+"""A rank that ends with exit code 0 while others need it: the round is charged, and the job ends with that reason.
+
+So it does where ranks call different collectives, or one of them with different tensors.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_message import failure_ending
 from kittrain.outcome.failures import Budget, Failure
+from kittrain.system.calls import NO_CALL, Call
 from tests.trainer.nodes import Nodes
 
 PLAIN = """
@@ -80,6 +84,39 @@ def test_a_rank_that_leaves_early_uses_up_the_restarts(
         assert len(causes) >= 2
 
 
+# The ranks' last collectives: small tensors, with which gloo may end on one rank and not on another.
+DIFFERENT = """
+import os, datetime
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=8))
+rank = dist.get_rank()
+dist.barrier()
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        ("dist.all_reduce(torch.ones(1 + rank))",
+         r"rank \d called all_reduce of \[\d\] float32, where rank \d called all_reduce of \[\d\] float32"),
+        ("dist.broadcast(torch.ones(4), 0) if rank else dist.all_reduce(torch.ones(4))",
+         "rank 0 called all_reduce, where rank 1 called broadcast"),
+    ],
+    ids=["shapes", "collectives"],
+)  # fmt: skip
+@pytest.mark.slow
+def test_ranks_that_call_different_collectives_use_up_the_restarts(tmp_path: Path, calls: str, reason: str) -> None:
+    (tmp_path / "train.py").write_text(DIFFERENT.format(calls))
+    with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="3", PET_MAX_RESTARTS="1") as job:
+        job.start(0, 1, 2)
+        job.until_true(lambda: bool(re.search(f"fatal: {reason}, no restart left of 1", job.everything())), reason)
+        assert len(re.findall(f"{reason}, restart 1 of 1", job.everything())) == 1
+        advice = "the same collectives in the same order"
+        job.until_true(lambda: any(advice in one.read_text() for one in tmp_path.glob("end-*.json")), advice)
+
+
 def explained(*nodes: Departures) -> dict[str, object] | None:
     return departure([node.facts for node in nodes])
 
@@ -102,6 +139,35 @@ def test_the_nodes_together_know_who_left_and_when() -> None:
     failure = Failure(**found)  # type: ignore[arg-type]
     assert failure.kind == "left"
     assert not Budget(max_restarts=0).charge(failure.kind)
+
+
+def test_a_rank_that_has_come_as_far_as_the_others_has_not_left_early() -> None:
+    left, lost = node(0, left=LEFT), node(1, lost=LOST)
+    left.saw_calls([(0, NO_CALL)], {0: 9})
+    for reached, error in ((9, "finished the collective in which rank 1 lost it, and "), (10, ""), (0, "")):
+        lost.saw_calls([(1, NO_CALL)], {1: reached})
+        found = explained(left, lost, node(2))
+        assert found
+        assert str(found["error"]).startswith(f"{error}ended with exit code 0 at 00:01:23 UTC")
+        assert Failure(**found).kind == "left"  # type: ignore[arg-type]
+
+
+def test_calls_that_contradict_each_other_explain_more_than_who_left() -> None:
+    small, large = (Call(number=2, group=1, size=4 * n, name="all_reduce", tensor=f"[{n}] float32") for n in (1, 2))
+    left, lost, other = node(0, left=LEFT), node(1, lost=LOST), node(2)
+    for one, known in ((left, [(0, small), (3, small)]), (lost, [(1, large)]), (other, [(2, small)])):
+        one.saw_calls(known, {})
+    found = explained(left, lost, other)
+    assert found
+    assert found["error"] == "called all_reduce of [2] float32, where rank 0 called all_reduce of [1] float32"
+    assert found["rank"] == 1
+    assert [one.has(1) for one in (left, lost, other)] == [False, True, False]
+    failure = Failure(**found)  # type: ignore[arg-type]
+    assert failure.kind == "left"
+    assert "same shape and type" in failure.cause.fix
+    left.left = None
+    assert explained(left, lost, other) == found, "all ranks have timed out"
+    assert explained(left, node(1), other) is None, "nobody was lost"
 
 
 def test_clocks_that_differ_give_no_seconds() -> None:
@@ -135,7 +201,7 @@ def test_only_the_first_departure_counts_and_only_peers_are_lost() -> None:
     seen.saw_codes([4, 5], [None, 3], 1.0)
     seen.saw_codes([4, 5], [None, 0], 2.0)
     seen.saw_codes([4, 5], [0, 0], 3.0)
-    assert (seen.left, seen.is_first(5), seen.is_first(4), seen.explained) == ((5, 2.0), True, False, False)
+    assert (seen.left, seen.has(5), seen.has(4), seen.explained) == ((5, 2.0), True, False, False)
     seen.saw_failure(Failure(rank=4, exit_code=1, error="DistError: gone", time=0), 4.0)
     assert (seen.lost, seen.failed, seen.explained) == ((4, 4.0), False, True)
     seen.saw_failure(Failure(rank=4, exit_code=75, error="", time=0), 4.0)

@@ -28,6 +28,7 @@ from kittrain.agent.hooks import (
 )
 from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
+from kittrain.agent.hooks.last_call import LastCall
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import around_exchanges, collectives_begun, counts_collectives, on_default_group
@@ -110,9 +111,11 @@ def plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
 
 def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
     """Write the size of each process group that becomes the default one, and at the end what ranks have exchanged."""
+    last = LastCall(writer.calls, writer.calls_again, lambda: writer.steps)
 
     def formed(group: Any) -> None:
         writer.group_formed(group.size())
+        last.formed(group.size())
         if not counts_collectives(module):
             writer.meets_otherwise()
 
@@ -122,6 +125,6 @@ def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
         writer.ended(collectives_begun(module))
 
     atexit.register(ended)
-    around_exchanges(module, writer.exchanged)
+    around_exchanges(module, writer.exchanged, last.begins)
     if not on_default_group(module, formed, ended):
         writer.group_formed(int(os.environ.get("WORLD_SIZE", "1")))  # assume that the ranks form a group

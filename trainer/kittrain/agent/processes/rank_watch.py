@@ -29,6 +29,7 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.agent.rendezvous.stacks import Location, locate
+from kittrain.system.calls import Call
 from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.processes import usage
@@ -323,6 +324,16 @@ class RankWatch:
         return max((rank.beat.separate for rank in self._ranks.values()), default=0)
 
     @property
+    def calls(self) -> list[tuple[int, Call]]:
+        """The last collective that each rank has called, as far as it is known."""
+        return [(number, rank.beat.call) for number, rank in self._ranks.items()]
+
+    @property
+    def begun(self) -> dict[int, int]:
+        """How many collectives each rank had begun when it ended; 0: unknown."""
+        return {number: rank.beat.begun for number, rank in self._ranks.items()}
+
+    @property
     def not_finite(self) -> int:
         """The first step at which a rank was seen to have a parameter that is not finite; 0: none."""
         return min((one for rank in self._ranks.values() if (one := rank.beat.not_finite)), default=0)
@@ -388,6 +399,7 @@ def _report(number: int, rank: _WatchedRank, location: Location | None, **found:
         has_stack=location is not None,
         frozen=_frozen(rank.pid),
         location=location or Location(),
+        call=rank.beat.call,
         **found,
     )
 

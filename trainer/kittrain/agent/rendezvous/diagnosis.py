@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Final
 
 from kittrain.agent.rendezvous.stacks import BACKWARD, Location
+from kittrain.system.calls import NO_CALL, Call, contradiction
 from kittrain.system.heartbeat import STEP, Phase
 
 PHASE_NAMES: Final[Mapping[Phase, str]] = {
@@ -57,6 +58,7 @@ class RankStatus:
         grouped: whether it has joined a process group.
         ended: whether its process has.
         node: name of its node.
+        call: the last collective that it has called, as far as it is known.
     """
 
     rank: int
@@ -73,6 +75,7 @@ class RankStatus:
     stepped: bool = False
     grouped: bool = False
     ended: bool = False
+    call: Call = NO_CALL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,18 @@ def _apart(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if (one.phase, one.location.wait) == odd]
 
 
+def _unequal(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    """Ranks whose tensors have another size than those of most others, in the same call of the same collective."""
+    found = contradiction(calls_in_progress(statuses))
+    odd = None if found is None else found[0][1]
+    return [one for one in statuses if one.call == odd]
+
+
+def calls_in_progress(statuses: Iterable[RankStatus]) -> list[tuple[int, Call]]:
+    """The calls of ranks that wait in a collective of their script's own: no others are noted."""
+    return [(one.rank, one.call) for one in statuses if one.location.wait and one.location.wait != BACKWARD]
+
+
 # Which ranks are at fault, and how the sentence describes them; an earlier row explains the later ones.
 Row = tuple[Callable[[Sequence[RankStatus]], Sequence[RankStatus]], str]
 FROZEN: Final[Row] = (_frozen, "stopped (by SIGSTOP, or a debugger) in {doing}")
@@ -144,8 +159,9 @@ WITHOUT_STACK: Final[Row] = (_without_stack, "in {doing}, and cannot print its s
 BEHIND: Final[Row] = (_behind, "in {doing}")
 OUTSIDE: Final[Row] = (_outside, "in {doing}")
 APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
+UNEQUAL: Final[Row] = (_unequal, "in {doing}, with {tensor}, where others have another size")
 TOGETHER: Final[Row] = (list, "in {doing}, although all have entered it: check the network and the devices")
-CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, APART)
+CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, APART, UNEQUAL)
 COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, TOGETHER)
 
 
@@ -155,7 +171,8 @@ def _diagnosis(found: Sequence[RankStatus], text: str) -> Diagnosis:
 
 def _has_been(found: Sequence[RankStatus], words: str) -> str:
     """``rank 2 (node 1, pod run-1) has been in data loading of step 121 for 34 s, at train.py:12 in __getitem__``."""
-    return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words.format(doing=doing(found[0]))}"
+    words = words.format(doing=doing(found[0]), tensor=found[0].call.tensor)
+    return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words}"
 
 
 def doing(one: RankStatus) -> str:

@@ -11,10 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from kittrain.agent.rendezvous.diagnosis import RankStatus, ranges
+from kittrain.agent.rendezvous.diagnosis import RankStatus, calls_in_progress, ranges
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD
+from kittrain.system.calls import contradiction
 from kittrain.system.heartbeat import Phase
 
 FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
@@ -87,9 +88,11 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     if not any(one.stepped for one in running) and not _is_telling(running):
         return ""
     waiting = {_words(one, where=False) for one in running if one.location.wait}
+    unequal = contradiction(calls_in_progress(running)) is not None
     groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
     for one in statuses:  # ranks that wait for others come last; they explain nothing
-        groups[bool(one.location.wait), _words(one, where=len(waiting) > 1 or not _alone(one))].append(one.rank)
+        words = _words(one, where=len(waiting) > 1 or not _alone(one), tensor=unequal)
+        groups[bool(one.location.wait), words].append(one.rank)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
     ended = [f"node{'s'[: len(left) > 1]} {ranges(left)} {'have' if len(left) > 1 else 'has'} ended"] if left else []
     parts = [*ended, *(_clause(ranks, words) for (_, words), ranks in ordered[:SHOWN])]
@@ -114,8 +117,9 @@ def _alone(one: RankStatus) -> bool:
     return one.location.wait == BACKWARD and not one.busy
 
 
-def _words(one: RankStatus, *, where: bool) -> str:
-    """The first row that applies, with the place in the script."""
+def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
+    """The first row that applies, with the place in the script, and with what a collective exchanges."""
+    of = f" of {one.call.tensor}" if tensor and one.call.name == one.location.wait and one.call.tensor else ""
     wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
     rows = (
         (one.ended, "has ended"),
@@ -124,7 +128,7 @@ def _words(one: RankStatus, *, where: bool) -> str:
         (one.location.loads, "waits for its data loader{at}"),
         (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),
-        (bool(wait), f"waits in {wait}{{at}}"),
+        (bool(wait), f"waits in {wait}{of}{{at}}"),
         (one.busy, "is busy{at}"),
         (True, "sleeps{at}"),
     )

@@ -1,19 +1,25 @@
-"""Finds out whether a round ended because a rank left with exit code 0 while others still needed it. Pure.
+"""Finds out whether a round ended because a rank left too early, or because ranks called different collectives. Pure.
+
+A rank that leaves with exit code 0 while others still need it is no failure of any process.
 
 No single node can see that: one has a rank that ended well, another one whose rank lost its peers. So each node keeps
-how its ranks ended, and the nodes exchange that when they form the next round.
+how its ranks ended, and what they called last, and the nodes exchange that when they form the next round.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
 
 from kittrain.outcome.failures import Failure
+from kittrain.system.calls import Call, contradiction
 
-LEFT = "ended with exit code 0"  # a row of the table of causes explains it
+LEFT: Final = "ended with exit code 0"  # rows of the table of causes explain these
+FINISHED: Final = "finished the collective in which rank"
+CALLED: Final = "called"
+MOST_CALLS: Final = 4  # different calls of a node's ranks
 
 
 @dataclass(kw_only=True)
@@ -26,6 +32,8 @@ class Departures:
         left: the first rank that ended with 0 before it was asked to stop, and when.
         lost: the first rank that lost its peers, and when.
         failed: whether there is another reason: a failure, a hang, a drain.
+        calls: the last collective of its ranks, each different one with the first of them.
+        begun: how many collectives the first rank that left had begun, and the first that lost its peers; 0: unknown.
     """
 
     round: int = 0
@@ -33,6 +41,14 @@ class Departures:
     left: tuple[int, float] | None = None
     lost: tuple[int, float] | None = None
     failed: bool = False
+    calls: list[tuple[int, Call]] = field(default_factory=list)
+    begun: tuple[int, ...] = (0, 0)
+
+    def saw_calls(self, calls: Sequence[tuple[int, Call]], begun: Mapping[int, int]) -> None:
+        """Record what the ranks have called, once they have ended; ``begun`` are all collectives, by rank."""
+        self.calls = [one for index, one in enumerate(calls) if one[1] not in [other[1] for other in calls[:index]]]
+        del self.calls[MOST_CALLS:]
+        self.begun = tuple(begun.get(one[0], 0) if one else 0 for one in (self.left, self.lost))
 
     def saw_codes(self, ranks: Sequence[int], codes: Sequence[int | None], now: float) -> None:
         """Record exit codes of ranks that were not asked to stop."""
@@ -52,9 +68,9 @@ class Departures:
         """Whether this node's root cause is known."""
         return self.failed or self.lost is not None
 
-    def is_first(self, rank: int) -> bool:
-        """Whether this was this node's first rank to leave."""
-        return self.left is not None and self.left[0] == rank
+    def has(self, rank: int) -> bool:
+        """Whether this was this node's first rank to leave, or one of its calls."""
+        return rank in {number for number, _ in [*self.calls, *filter(None, [self.left])]}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -74,15 +90,36 @@ def departure(nodes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     last = max((node["round"] for node in nodes), default=0)
     members = [node for node in nodes if node["round"] == last > 0]
     complete = all(len(members) == node["size"] for node in members)
-    left = min((node["left"] for node in members if node["left"]), key=_when, default=None)
-    lost = min((node["lost"] for node in members if node["lost"]), key=_when, default=None)
-    if not (members and complete and left and lost) or any(node["failed"] for node in members):
+    if not (members and complete) or any(node["failed"] for node in members):
         return None
-    (rank, at), (other, noticed) = left, lost
-    before = f", {noticed - at:.0f} s before rank {other} lost it" if noticed >= at else f"; rank {other} lost it"
+    left, lost = _first(members, 0), _first(members, 1)
+    if lost is None:
+        return None
+    if found := contradiction([(rank, Call(**call)) for node in members for rank, call in node["calls"]]):
+        return _different(*found, int(lost[1]))
+    return None if left is None else _left(left, lost)
+
+
+def _first(members: Sequence[dict[str, Any]], which: int) -> tuple[int, float, int] | None:
+    """The first rank that left (0), or that lost its peers (1): when, and how many collectives it had begun."""
+    ends = [(one[("left", "lost")[which]], one["begun"][which]) for one in members]
+    return min(((end[0], end[1], begun) for end, begun in ends if end), key=lambda one: one[1], default=None)
+
+
+def _left(left: tuple[int, float, int], lost: tuple[int, float, int]) -> dict[str, Any]:
+    """Too early, unless it had come as far as the rank that lost it: to the end of the same collective."""
+    (rank, at, begun), (other, noticed, reached) = left, lost
     clock = time.strftime("%H:%M:%S", time.gmtime(at))
-    return {"rank": rank, "exit_code": 0, "error": f"{LEFT} at {clock} UTC{before}", "time": int(at)}
+    before = f", {noticed - at:.0f} s before rank {other} lost it" if noticed >= at else f"; rank {other} lost it"
+    if begun >= reached > 0:
+        error = f"{FINISHED} {other} lost it, and ended with exit code 0 at {clock} UTC"
+    else:
+        error = f"{LEFT} at {clock} UTC{before}"
+    return {"rank": rank, "exit_code": 0, "error": error, "time": int(at)}
 
 
-def _when(entry: Sequence[float]) -> float:
-    return entry[1]
+def _different(odd: tuple[int, Call], usual: tuple[int, Call], time: int) -> dict[str, Any]:
+    """``called all_reduce of [2] float32, where rank 0 called all_reduce of [1] float32``."""
+    (rank, mine), (other, theirs) = odd, usual
+    error = f"{CALLED} {mine.beside(theirs)}, where rank {other} called {theirs.beside(mine)}"
+    return {"rank": rank, "exit_code": 0, "error": error, "time": time}

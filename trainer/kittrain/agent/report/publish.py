@@ -164,7 +164,7 @@ class Reporter:
     def _explain(self, departed: Failure | None) -> None:
         """Take which rank ended the last round by leaving; ``departures`` are still those of that round."""
         self._left = departed
-        self.departed = departed if departed and self.departures.is_first(departed.rank) else None
+        self.departed = departed if departed and self.departures.has(departed.rank) else None
         if departed:
             self.recovery.explain(f"rank {departed.rank} {departed.error}")
 

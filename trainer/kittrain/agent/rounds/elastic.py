@@ -233,7 +233,7 @@ class NodeAgent(ElasticAgent):
             self._watch.poll()
             self._observe(worker_group, ended=False)
             return RunResult(state=WorkerState.HEALTHY)
-        self._watch.finish()
+        self._finish_watch()
         self._observe(worker_group, ended=True)
         self._history.ranks_end(self._watch, "barrier")
         return RunResult(
@@ -245,6 +245,11 @@ class NodeAgent(ElasticAgent):
         """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""
         if not self._drain.requested:
             self._reporter.departures.saw_codes([files.rank for files in self._files], codes, time.time())
+
+    def _finish_watch(self) -> None:
+        """Read what ranks that have ended had called."""
+        self._watch.finish()
+        self._reporter.departures.saw_calls(self._watch.calls, self._watch.begun)
 
     def _observe(self, worker_group: WorkerGroup, *, ended: bool) -> None:
         """Publish what the ranks show, and tell the other nodes whether these train alone."""
@@ -312,7 +317,7 @@ class NodeAgent(ElasticAgent):
             log(self._node.node_index, self._handler.reason)
         if not self._reporter.departures.explained:  # else they were stopped
             self._observe_departures(self._ranks.exit_codes())
-        self._watch.finish()
+        self._finish_watch()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self.shutdown()
@@ -384,9 +389,9 @@ class NodeAgent(ElasticAgent):
             self.ending = Ending(outcome="drained", reason=self._drained(failures), failure=None)
             return
         cause = root_cause(failures)
-        self._watch.finish()
-        self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
         self._reporter.departures.saw_failure(cause, time.time())
+        self._finish_watch()
+        self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
