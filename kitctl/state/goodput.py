@@ -8,7 +8,6 @@ Why: decision 54.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ import msgspec
 
 from kitctl.state import history
 from kitctl.state.history import Attempt, JobHistory, WriterLog, writers
-from kitjob.buckets import BEFORE_STEPS, IN_STEPS, PHASES
+from kitjob.buckets import BEFORE_STEPS, IN_STEPS, PHASES, timed_out
 from kitjob.timeline import AgentState, Event, Row
 
 BUCKETS: Final[Mapping[str, str]] = {
@@ -51,7 +50,6 @@ PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes befor
 STATE_PARTS: Final[Mapping[str, str]] = {"code": "start", "start": "start", "join": "form", "stop": "stop"}
 SYNCHRONOUS: Final = frozenset({"BACKWARD", "SYNCING", "COMPUTING", "SCRIPT"})  # phases that include waiting for others
 BUSY: Final = frozenset({"DATA", "FORWARD", "UPDATING"})
-TIMED_OUT: Final = re.compile(r"Timed out waiting (\d+)ms|Timeout\(ms\)=(\d+)")  # a collective, of gloo and of NCCL
 CARRIED: Final = 2.5  # seconds after a killed agent's last line in which it is taken to have gone on
 ROUNDING: Final = 0.002  # seconds
 LARGEST_ERROR: Final = 0.005  # of the elapsed node-seconds
@@ -197,9 +195,7 @@ class _Context:
         self.faults = sorted((one for one in events if one.what == "fault"), key=lambda one: one.time)
         # By group: how long a collective of it had waited when it timed out, and in which words.
         self.timeouts = {
-            one.round: (float(found[1] or found[2]) / 1000, one.cause)
-            for one in self.faults
-            if (found := TIMED_OUT.search(one.cause))
+            one.round: (waited, one.cause) for one in self.faults if (waited := timed_out(one.cause)) is not None
         }
         self.lost = {one.round: one.lost_steps for one in events if one.what == "recovered"}
         self.reached, self.repeated_steps = _reached(logs, self.lost)

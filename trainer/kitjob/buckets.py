@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -33,3 +34,11 @@ PHASES: Final[Mapping[str, str]] = {
 }
 BEFORE_STEPS: Final = frozenset({"STARTING", "JOINING", "PREPARING", "RESTORING"})  # phases before the first step
 IN_STEPS: Final = (TRAINING, DATA_WAIT)
+# A collective, of gloo, of NCCL, and of another node's ranks as their agent tells it.
+TIMED_OUT: Final = re.compile(r"Timed out waiting (\d+)ms|Timeout\(ms\)=(\d+)|timed out after (\d+) ms in a collective")
+
+
+def timed_out(cause: str) -> float | None:
+    """The seconds that a rank had waited in a collective when that timed out; None: no such cause."""
+    found = TIMED_OUT.search(cause)
+    return int(next(filter(None, found.groups()))) / 1000 if found else None

@@ -41,8 +41,8 @@ HANGS: Final = Family(
         Rule(
             r"hang: (.*)",
             "{0}",
-            "fix the named line: all ranks have to call the same collectives in the same order, with tensors of the same "
-            "shape, and none may wait",
+            "fix the named line: all ranks have to call the same collectives in the same order, with tensors of the "
+            "same shape, and none may wait",
             seen="hang: rank 2 (node 1) has been in the forward pass of step 30 for 30 s, at train.py:12",
         ),
     ),

@@ -189,8 +189,11 @@ def test_a_hang_is_idle_from_the_last_movement_on() -> None:
     assert (spent["idle after a hang"], spent["training"]) == pytest.approx((20.0, 28 * 0.9))
 
 
+@pytest.mark.parametrize(
+    "told", ["the ranks of node 0 have failed", "the ranks of node 0 timed out after 20000 ms in a collective"]
+)
 @pytest.mark.parametrize("phase", ["SCRIPT", "PREPARING"])  # with steps, and of a script without an optimizer
-def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str) -> None:
+def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str, told: str) -> None:
     """The node whose rank sleeps hears of it from the others only, and nothing says when its rank last moved."""
     late = "rank 0 lost its peers (RuntimeError: Timed out waiting 20000ms for recv operation to complete)"
 
@@ -201,7 +204,7 @@ def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str) -> None:
         return [*agent(index, at=0.0), *first, *rows[:-1], replace(rows[-1], time=40.0), fault, *done(40.0, "fatal")]
 
     attempts = [Attempt(node=index, started=0.0, ended=40.0) for index in range(2)]
-    nodes = [node(0, late, 19.9), node(1, "the ranks of node 0 have failed", None)]
+    nodes = [node(0, late, 19.9), node(1, f"the ranks of node 0 {told}", None)]
     spent = seconds(goodput.account(job(*nodes, attempts=attempts, nodes=2, end=40.0)))
     assert spent["idle after a hang"] == pytest.approx(40.0, abs=0.2)
     assert spent["training" if phase == "SCRIPT" else "start and join"] >= 35.0

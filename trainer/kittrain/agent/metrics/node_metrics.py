@@ -10,9 +10,9 @@ Why: decision 56.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import kitjob
 from kitjob.buckets import (
@@ -27,6 +27,7 @@ from kitjob.buckets import (
     STARTING,
     TRAINING,
     WAITING,
+    timed_out,
 )
 from kitjob.report import RankProgress
 from kitjob.timeline import AgentState, Event, Line, Row
@@ -44,7 +45,18 @@ STATES: Final[Mapping[str, str]] = {
     "exit": ENDED,
 }
 RECOVERING: Final = frozenset({"code", "start", "join"})  # states that are part of a recovery, after a fault
+LONGEST_WAIT: Final = 1800.0  # seconds before the first step that a collective's time-out may take back: gloo's default
 NO_LABELS: Final[Labels] = ()
+
+
+class _Undecided(NamedTuple):
+    """Seconds of a row that do not count yet."""
+
+    begin: float
+    end: float
+    bucket: str
+    seconds: float
+    in_step: bool
 
 
 class NodeMetrics:
@@ -60,7 +72,7 @@ class NodeMetrics:
             "version": kitjob.__version__,
         }
         self._seconds: dict[str, float] = defaultdict(float)  # by bucket
-        self._undecided: dict[str, float] = defaultdict(float)  # of a step that has not ended
+        self._undecided: deque[_Undecided] = deque()  # of a step that has not ended, or until the first step
         self._state: tuple[str, float] | None = None  # its bucket, and since when
         self._recovering = bool(node.agent_restarts)  # from a fault to the next step
         self._first: float | None = None  # when the first step of this group had ended
@@ -125,21 +137,29 @@ class NodeMetrics:
         self._world, self._memory = row.world, row.memory
         before = {phase: one for phase, one in row.phases.items() if phase in BEFORE_STEPS}
         for phase, seconds in before.items():
-            self._seconds[RECOVERY if self._recovering else PHASES[phase]] += seconds
+            self._hold(row, RECOVERY if self._recovering else PHASES[phase], seconds)
         late = {phase: one for phase, one in row.phases.items() if phase not in BEFORE_STEPS}
         share = self._first_step_share(row, sum(before.values()), sum(late.values()))
         first = RECOVERY if self._recovering else STARTING
         if self._first is not None:
             self._recovering = False
         for phase, seconds in late.items():
-            self._seconds[first] += seconds * share
+            self._hold(row, first, seconds * share)
             bucket = PHASES.get(phase, TRAINING)
-            (self._undecided if bucket in IN_STEPS else self._seconds)[bucket] += seconds * (1 - share)
+            self._hold(row, bucket, seconds * (1 - share), in_step=bucket in IN_STEPS)
             self._pace += seconds * (1 - share) if bucket in IN_STEPS else 0.0
         if "DATA" in row.phases:
             self._data_wait = (self._data_wait or 0.0) + row.phases["DATA"]
         if row.step is not None and row.step != self._step:
             self._stepped(row, row.step)
+        while self._undecided and not self._undecided[0].in_step and self._undecided[0].end < row.time - LONGEST_WAIT:
+            one = self._undecided.popleft()
+            self._seconds[one.bucket] += one.seconds
+
+    def _hold(self, row: Row, bucket: str, seconds: float, *, in_step: bool = False) -> None:
+        """Count seconds of a row later: a fault may say what they were for."""
+        if seconds > 0:
+            self._undecided.append(_Undecided(row.time - row.seconds, row.time, bucket, seconds, in_step))
 
     def _first_step_share(self, row: Row, before: float, late: float) -> float:
         """The part of a row's later phases that belongs to the first step, which connects and compiles."""
@@ -162,9 +182,25 @@ class NodeMetrics:
         self._step, self._pace = step, 0.0
 
     def _settle(self, repeated: float = 0.0, *, into: str = "") -> None:
-        for bucket, seconds in self._undecided.items():
-            self._seconds[into or bucket] += seconds * (1 - repeated)
-            self._seconds[REPEATED] += seconds * repeated
+        for one in self._undecided:
+            again = repeated if one.in_step else 0.0
+            self._seconds[into if into and one.in_step else one.bucket] += one.seconds * (1 - again)
+            if one.in_step:
+                self._seconds[REPEATED] += one.seconds * again
+        self._undecided.clear()
+
+    def _failed(self, event: Event) -> None:
+        """A fault has ended the group. Its ranks were idle while they waited in a collective that has timed out."""
+        waited = timed_out(event.cause)
+        if event.outcome == "hang" or waited is None:
+            self._settle(into=IDLE if event.outcome == "hang" else RECOVERY)
+            return
+        since = max(event.time - waited, event.since or 0.0)
+        for one in self._undecided:
+            idle = max(min(one.end, event.time) - max(one.begin, since), 0.0)
+            share = min(idle / (one.end - one.begin), 1.0) if one.end > one.begin else 0.0
+            self._seconds[IDLE] += one.seconds * share
+            self._seconds[one.bucket] += one.seconds * (1 - share)
         self._undecided.clear()
 
     def _event(self, event: Event) -> None:
@@ -178,7 +214,7 @@ class NodeMetrics:
         elif event.what == "fault":
             self._counts["faults"] += 1
             self._recovering = True
-            self._settle(into=IDLE if event.outcome == "hang" else RECOVERY)
+            self._failed(event)
         elif event.what == "recovered":
             self._recovered(event)
         elif event.what == "snapshot":

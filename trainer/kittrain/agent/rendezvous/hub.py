@@ -194,8 +194,9 @@ class Hub:
                 ended = self._membership.join(node, known=message.known, place=message.place, gone=message.gone)
                 self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
                 self._changed.set()
-            case messages.EndRound(lost=lost):
-                reason = f"the ranks of {node.name} {'have failed' if lost else 'were asked to stop'}"
+            case messages.EndRound(lost=lost, waited=waited):
+                failed = f"timed out after {waited} ms in a collective" if waited else "have failed"
+                reason = f"the ranks of {node.name} {failed if lost else 'were asked to stop'}"
                 self._end_round(self._membership.end_round(node), lost=lost, reason=reason)
             case messages.Fail(ending=ending):
                 self._fail_job(node, replace(ending, node=node.index))

@@ -192,9 +192,9 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self.send(messages.Drain())
 
-    def end_round(self, *, lost: bool) -> None:
+    def end_round(self, *, lost: bool, waited: float = 0.0) -> None:
         """See the base class."""
-        self.send(messages.EndRound(lost=lost))
+        self.send(messages.EndRound(lost=lost, waited=round(1000 * waited)))
 
     def done(self, *, timeout: float) -> bool:
         """See the base class: sent once, and answered once all nodes are done."""

@@ -111,11 +111,12 @@ class Rendezvous(RendezvousHandler):
         """
 
     @abstractmethod
-    def end_round(self, *, lost: bool) -> None:
+    def end_round(self, *, lost: bool, waited: float = 0.0) -> None:
         """Report that this node's ranks have stopped, which ends the round.
 
         Args:
             lost: whether they failed, so that no other rank can go on; else all ranks stop in agreement.
+            waited: seconds that one had waited in a collective when that timed out.
         """
 
     @abstractmethod

@@ -62,9 +62,13 @@ class Drain(Message):
 
 @dataclass(frozen=True, kw_only=True)
 class EndRound(Message):
-    """Its ranks have stopped: because they failed (``lost``), or in agreement."""
+    """Its ranks have stopped: because they failed (``lost``), or in agreement.
+
+    ``waited``: milliseconds in a collective that timed out; 0: none did.
+    """
 
     lost: bool
+    waited: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerState
 
+from kitjob.buckets import timed_out
 from kitjob.report import Progress
 from kittrain.agent.processes.kept_ranks import KeptRanks, LivingRank
 from kittrain.agent.processes.rank_logs import RankLogs
@@ -288,11 +289,16 @@ class NodeAgent(ElasticAgent):
         self._observe_departures(codes)
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
-            self._handler.end_round(lost=not agreed)
+            self._handler.end_round(lost=not agreed, waited=self._waited(worker_group, codes))
         self._stop(LOST_STOP_TIMEOUT, all_of_them=agreed or self._drain.requested)
         self._resolve_failure(self._failures(worker_group), noticed=noticed)
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         return RunResult(state=WorkerState.FAILED, failures=failures)
+
+    def _waited(self, worker_group: WorkerGroup, codes: Sequence[int | None]) -> float:
+        """Seconds that a rank had waited in a collective when that timed out; 0: none has."""
+        failures = process_failures(worker_group, codes, self._files)
+        return max((timed_out(str(one.message)) or 0.0 for one in failures.values()), default=0.0)
 
     def _failures(self, worker_group: WorkerGroup) -> list[Failure]:
         """Of the ranks that have ended with another code than 0."""

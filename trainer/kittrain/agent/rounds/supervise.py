@@ -80,6 +80,7 @@ class Supervisor:
         self._announced = False
         self._waiting_for = ""  # the last logged reason for waiting for node 0
         self._lost_for = ""  # the last logged reason for having no rendezvous
+        self._notified = False  # whether the other nodes know how the job ends
         self._budget = Budget(max_restarts=node.job.policy.max_restarts, snapshot_dir=node.snapshot_dir)
         self._logs = RankLogs(scratch)
         self._kept = KeptRanks() if node.job.policy.survivors == "live" else None
@@ -101,7 +102,7 @@ class Supervisor:
             ending = self._check_host() or self._run_rounds(backend)
             self._finish_mirror()
             self._reporter.ended(ending)
-            if ending.outcome == "fatal":
+            if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
             self._finish_mirror()
@@ -194,7 +195,13 @@ class Supervisor:
         try:
             result = agent.run()
             but = f", but {warning}" if (warning := self._reporter.warning) else ""
-        except GivenUpError as error:
+        except (
+            GivenUpError
+        ) as error:  # the others are in the round that forms: they are told before it is over for them
+            with suppress(*LOST):
+                ending = replace(error.ending, node=self._node.node_index)
+                rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if backend.hosts else 0.0)
+                self._notified = True
             return error.ending
         else:
             return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
