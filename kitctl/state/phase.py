@@ -322,7 +322,7 @@ def _node_reason(node: NodeFacts, phase: Phase, report: Report) -> str:
     if phase != "Failed" or not ended or ended.outcome != "fatal" or ended.node is None or node.alive:
         cause = _in_place(node, report).restart_cause or node.before
         before = f"before: {cause}" if cause and node.alive else ""
-        return node.note or before or (ended.reason if ended else "")
+        return node.note or before or (f"{'before: ' if node.alive else ''}{ended.reason}" if ended else "")
     if ended.node != node.index:
         return f"ended with node {ended.node}"
     return "failed" if ended.rank is None else f"rank {ended.rank} failed"

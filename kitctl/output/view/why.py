@@ -14,11 +14,18 @@ def lines(found: Explanation, job: JobState) -> Iterator[str]:
     """The cause first; then its fix, how to go on, and the evidence."""
     well = f"nothing is known to be wrong: {job.phase}"
     yield printable.line(found.headline or well)
-    named = (("fix", advice(job, found)), ("then", found.then), ("now", found.fact if found.cause else ""))
+    named = (
+        ("fix", advice(job, found)),
+        ("then", found.then),
+        ("now", found.fact if found.cause else ""),
+        ("before", found.before),
+        ("its fix", found.before_fix),
+    )
     for name, text in named:
         if text:
             yield printable.line(f"{name}: {text}")
     if found.cause or found.fact:
         yield "evidence:"
-        shown = (line for line in found.evidence if not says(found.cause, line))
+        told = f"{found.cause} {found.before}"
+        shown = (line for line in found.evidence if not says(told, line))
         yield from (f"  {printable.line(line.expandtabs())}" for line in shown)

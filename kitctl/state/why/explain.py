@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
 from kitctl.state.why.ends import ENDS
 from kitctl.state.why.groups import GROUPS
@@ -15,6 +16,7 @@ from kitctl.state.why.hangs import HANGS
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
+from kitctl.state.why.repeats import says
 from kitctl.state.why.rule import Family, brief
 from kitctl.state.why.scheduling import SCHEDULING
 from kitctl.state.why.scripts import SCRIPTS
@@ -69,6 +71,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
     evidence: tuple[str, ...]
     """What shows the cause: messages of pods, nodes and ranks."""
+    before: str = ""
+    """The last failure that the job has recovered from, and how long ago. Empty: none, or the cause says it."""
+    before_fix: str = ""
+    """What to do about that. Empty: unknown."""
 
     @property
     def headline(self) -> str:
@@ -82,7 +88,33 @@ def explain(job: JobState, now: float) -> Explanation:
     cause, fix = next(_causes(job, local=local), ("", ""))
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
-    return Explanation(cause=cause, fix=fix, go_on=_go_on(job), then=then, fact=job.still(now), evidence=evidence)
+    before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
+    told = says(cause, before.partition(": ")[2])
+    return Explanation(
+        cause=cause,
+        fix=fix,
+        go_on=_go_on(job),
+        then=then,
+        fact=job.still(now),
+        evidence=evidence,
+        before="" if told else before,
+        before_fix="" if told else its_fix,
+    )
+
+
+def _before(job: JobState, now: float, *, local: bool) -> tuple[str, str]:
+    """``2m10s ago, rank 1 of node 1: hang: ...``, and its fix; empty without a failure that was recovered from."""
+    last = max(job.failures, key=lambda one: one.time, default=None)
+    if last is None:
+        return "", ""
+    start = last.cause.rstrip("…")  # it may be cut; the recovery, or a node, has the whole
+    longer = (job.last_recovery.cause if job.last_recovery else "", *(one.reason for one in job.nodes))
+    whole = next((text[text.find(start) :] for text in longer if start and start in text), last.cause)
+    whole = whole.partition("; started again")[0]
+    known = _known(whole, local=local)
+    ago = duration(max((job.ended or now) - last.time, 0.0))
+    when = f"{ago} before its end" if job.ended else f"{ago} ago"
+    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", known[1] if known else ""
 
 
 def advice(job: JobState, found: Explanation) -> str:

@@ -298,6 +298,7 @@ def test_the_first_failure_is_told_while_the_job_recovers(
     report = record.replace(FORMED, progress=progress, failures=past, forming=forming)
     job = derive(facts(node(0, termination=LOST), node(1, termination=FAILED), report=report))
     assert (job.phase, job.reason) == ("Recovering" if forming else "Running", reason)
+    assert job.nodes[1].reason == "before: rank 1 failed (E), restart 1 of 3"
 
 
 def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:

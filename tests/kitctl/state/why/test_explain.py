@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kitctl.output.view.why import lines
 from kitctl.state.phase import JobState, NodeState
 from kitctl.state.why.explain import FAMILIES, explain
 from kitctl.state.why.rule import LIMIT, brief
-from kitjob.report import Progress, Standstill, Termination
+from kitjob.report import PastFailure, Progress, RecoveryTimings, Standstill, Termination
 
 JOB = JobState(
     name="x",
@@ -248,3 +249,39 @@ def test_frames_of_kittrain_are_no_place_of_the_users_script() -> None:
         '  File "/a/train.py", line 7, in main\n  File "/opt/kittrain/agent/hooks/script_hooks.py", line 91, in step\n'
     )
     assert explain(failed("ValueError: no", traceback=trace), 0.0).fix == "see train.py:7, where it was raised"
+
+
+HANG = "hang: rank 1 (node 1, pod x-1) has been in step 61 for 15 s, at h.py:12 in <module>; rank 0 waits in all_reduce"
+
+
+@pytest.mark.parametrize("whole", ["a recovery", "a node", ""])
+def test_what_a_job_has_recovered_from_is_told_in_the_past_with_its_fix(whole: str) -> None:
+    past = PastFailure(time=100.0, node=1, rank=1, cause=f"{HANG[:99]}…")
+    recovery = RecoveryTimings(cause=f"{HANG}; started again; resumed at step 0: 57 steps lost")
+    node = NodeState(
+        index=0,
+        state="Running",
+        ranks=(0,),
+        pod="x-0",
+        host="",
+        restarts=0,
+        since=1.0,
+        reason=f"before: {HANG}; started again",
+    )
+    job = replace(JOB, phase="Running", failures=(past,), last_recovery=recovery if whole == "a recovery" else None)
+    found = explain(replace(job, nodes=(node,) if whole == "a node" else ()), 230.0)
+    assert (found.cause, found.fix, found.then) == ("", "", "")
+    assert found.before == f"2m10s ago, rank 1 of node 1: {HANG if whole else past.cause}"
+    assert "fix the named line" in found.before_fix
+    told = list(lines(found, job))
+    assert told[:2] == ["nothing is known to be wrong: Running", f"before: {found.before}"]
+    assert told[2].startswith("its fix: fix the named line")
+    ended = explain(replace(job, phase="Succeeded", ended=130.0), 999.0)
+    assert ended.before.startswith("30s before its end, rank 1 of node 1: hang")
+
+
+def test_the_cause_of_a_job_is_not_told_twice() -> None:
+    past = PastFailure(time=100.0, node=1, rank=1, cause="ValueError: no")
+    assert explain(replace(failed("ValueError: no"), failures=(past,)), 200.0).before == ""
+    recovering = replace(JOB, phase="Recovering", reason="before: node 1: rank 1 failed (ValueError: no)")
+    assert explain(replace(recovering, failures=(past,)), 200.0).before == ""
