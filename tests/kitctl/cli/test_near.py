@@ -35,6 +35,7 @@ def said(*words: str, capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
         ("lauch", "submit (run a script or a module on several nodes)"),
         ("sumbit", "submit (run a script or a module on several nodes)"),
         ("explain", "why (say why a job waits, stands still or has failed, with the fix)"),
+        ("ssh", "exec (run a command where a rank is)"),
         ("dril", "drill (inject a fault into a running job and measure recovery)"),
     ],
 )
