@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kitctl.base.errors import TargetError
-from kitctl.targets import SnapshotStore, Target
+from kitctl.targets import SnapshotStore
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.history import Audit, SnapshotDetails, SnapshotFacts
 
 T = TypeVar("T")
+
+
+class SnapshotTool(Protocol):
+    """What runs the tool: a target, or this machine for an object store."""
+
+    def run_snapshot_tool(self, store: SnapshotStore, args: Sequence[str]) -> Iterator[bytes]:
+        """The tool's output, as it arrives."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +29,7 @@ class SnapshotClient:
     ``which`` is a step, or the name of a snapshot; empty: the newest valid one.
     """
 
-    target: Target
+    target: SnapshotTool
     store: SnapshotStore
 
     def all(self) -> list[SnapshotFacts]:

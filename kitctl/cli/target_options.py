@@ -44,6 +44,22 @@ def named_job(function: F) -> F:
     return decorated
 
 
+def job_or_mirror(function: F) -> F:
+    """As ``named_job``, but ``NAME`` may be an object store's address; the command gets ``name`` and ``connect``."""
+
+    def check(context: click.Context, argument: click.Parameter, given: str) -> str:
+        return given if is_mirror(given) else _job_name(context, argument, given)
+
+    name = click.argument("name", metavar="NAME|s3://...", shell_complete=_complete_jobs, callback=check)
+    decorated: F = _decorated(target_options(function), (name, namespace_option))
+    return decorated
+
+
+def is_mirror(name: str) -> bool:
+    """Whether this names the copy of snapshots in an object store, and no job."""
+    return name.startswith("s3://")
+
+
 def member_option(spelling: str, *names: str, **attributes: Any) -> Callable[[F], F]:
     """``--rank N`` or ``--node N``: of the job that is named."""
 

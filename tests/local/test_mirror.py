@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first one may b
 ORDER = Order(samples=512, batch=16, seed=0)
 EPOCHS = 6
 TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
+FAILED = 100
 URL = "s3://snapshots/team/job"
 
 
@@ -57,6 +59,22 @@ def lose_everything(kit: Kit, name: str) -> None:
     shutil.rmtree(state_home())
 
 
+def assert_the_bucket_is_seen(kit: Kit) -> None:
+    """What the commands about snapshots say of the bucket alone."""
+    steps = EPOCHS * ORDER.samples // ORDER.batch
+    listed = json.loads(kit.run("snapshots", "list", URL, "-o", "json"))["items"]
+    assert listed[0]["step"] == steps
+    assert {one["condition"] for one in listed} == {"whole"}
+    verified = json.loads(kit.run("snapshots", "verify", URL, "-o", "json"))["items"]
+    assert {one["condition"] for one in verified} == {"verified"}
+    assert "1x20    float32" in kit.run("snapshots", "show", URL)
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", URL)
+    kit.run("snapshots", "export", URL, "-o", str(kit.folder / "weights.pt"))
+    assert torch.load(kit.folder / "weights.pt", weights_only=True).keys() == {"weight", "bias"}
+    assert "is pruned by the run that writes it" in kit.run("snapshots", "prune", URL, "--keep", "1", exit_code=1)
+    assert "nothing was copied there" in kit.run("snapshots", "list", f"{URL}/other", exit_code=1)
+
+
 @pytest.mark.usefixtures("reached")
 def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -74,6 +92,43 @@ def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
     assert "resuming after step" in kit.run("logs", "second")
     assert_each_sample_counts_once(kit.snapshots("second"), records, ORDER, epochs=EPOCHS)
     assert f"proved: {EPOCHS} epochs" in kit.run("audit", "second")
+    assert_the_bucket_is_seen(kit)
     alone = undisturbed(TOY, tmp_path, ranks=2)
     ours, theirs = (torch.load(at / "model.pt", weights_only=True) for at in (kit.snapshots("second"), alone))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.usefixtures("reached")
+def test_a_mirror_that_cannot_be_used_ends_the_job_before_a_rank_starts(kit: Kit) -> None:
+    words = ("--set", "policy.maxRestarts=0", "--wait", *TOY)
+    mirror = "snapshots.mirror=s3://nowhere/run"
+    output = kit.run("submit", "--name", "lost", "--set", mirror, *words, exit_code=FAILED)
+    assert "the bucket does not exist (NoSuchBucket); fix: create it, or correct snapshots.mirror" in output
+    assert "training with" not in kit.run("logs", "lost")
+
+    kit.run("submit", "--name", "owner", "--set", f"snapshots.mirror={URL}-2", *words)
+    page = kit.run("status", "owner")
+    assert f"in {URL}-2" in page
+    output = kit.run("submit", "--name", "other", "--set", f"snapshots.mirror={URL}-2", *words, exit_code=FAILED)
+    assert "is that of run " in output
+    assert f"fix: choose another prefix, or continue that run with this job: kitctl submit --continue {URL}-2" in output
+
+
+def test_a_store_that_goes_away_costs_no_step_and_is_told(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path / "s3") as server:
+        server.bucket("snapshots")
+        for name, value in server.environ().items():
+            monkeypatch.setenv(name, value)
+        where = ("--snapshot-every", "20", "--set", f"snapshots.mirror={URL}")
+        kit.run("submit", "--name", "alone", *where, *TOY, "--step-time", "0.05")
+        kit.until("alone", lambda job: job["mirror"] and job["mirror"]["step"])
+    kit.run("wait", "alone")
+    job = kit.status("alone")
+    assert job["phase"] == "Succeeded"
+    assert job["progress"]["step"] == EPOCHS * ORDER.samples // ORDER.batch
+    assert job["mirror"]["behind"] > 0
+    assert "does not answer" in job["mirror"]["warning"]
+    assert "not yet; warning: s3://snapshots/team/job does not answer" in kit.run("status", "alone")
+    assert "does not have everything: its newest snapshot is of step" in kit.run("logs", "alone")

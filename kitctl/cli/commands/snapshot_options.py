@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kitctl.cli import hints
 from kitctl.cli.command import option
-from kitctl.cli.target_options import named_job, object_name
+from kitctl.cli.target_options import is_mirror, job_or_mirror, object_name
 
 if TYPE_CHECKING:
-    from kitctl.api.job import Job
+    from kitctl.api.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,10 +20,17 @@ def snapshot_client(function: F) -> F:
     """``NAME``, ``--claim``, ``--image``, ``-n`` and the target's options: the command gets them as ``client``."""
 
     @functools.wraps(function)
-    def command(*, job: Job, claim: str, image: str, **rest: Any) -> Any:
-        return function(client=job.snapshots(claim=claim, image=image), **rest)
+    def command(
+        *, name: str, namespace: str | None, connect: Callable[[], Client], claim: str, image: str, **rest: Any
+    ) -> Any:
+        if is_mirror(name):
+            from kitctl.api.mirror import of_mirror
 
-    decorated: Any = named_job(_claim(_image(command)))
+            return function(client=of_mirror(name), **rest)
+        hints.about(name)
+        return function(client=connect().job(name, namespace).snapshots(claim=claim, image=image), **rest)
+
+    decorated: Any = job_or_mirror(_claim(_image(command)))
     result: F = decorated
     return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,11 @@ def run(python: str, library: str, folder: Path, args: Sequence[str]) -> Iterato
         TargetError: it failed; with the last line of its stderr.
     """
     return output(command(python, [*names.SNAPSHOTS, str(folder), *args]), library)
+
+
+def run_on_mirror(url: str, args: Sequence[str]) -> Iterator[bytes]:
+    """The same for a mirror, by kitctl's own interpreter, which may or may not have what it takes."""
+    return output(command(sys.executable, [names.SNAPSHOTS[0], "--mirror", url, *args]), "")
 
 
 def output(words: Sequence[str], library: str) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from kitctl.output.view.layout import cells
 from kitctl.output.view.text import Look, failure_lines, job_list, job_page, progress_line
 from kitctl.state.phase import JobState, NodeState
 from kitjob import record
-from kitjob.report import PastFailure, Progress, RecoveryTimings, Standstill, Termination, Trend
+from kitjob.report import MirrorReport, PastFailure, Progress, RecoveryTimings, Standstill, Termination, Trend
 
 RUNNING = JobState(
     name="digits",
@@ -149,6 +149,18 @@ def test_status_shows_the_number_and_causes_of_failures() -> None:
     many = tuple(PastFailure(node=0, rank=0, cause=str(number)) for number in range(4))
     page = job_page(replace(RUNNING, failures=many), now=200.0)
     assert "Failures   ...; rank 0 of node 0 (1); rank 0 of node 0 (2); rank 0 of node 0 (3)" in page
+
+
+def test_the_copy_in_a_bucket_is_shown_with_what_is_not_there_yet() -> None:
+    there = MirrorReport(url="s3://bucket/run", step=120, size=3 << 20)
+    assert "Mirror     step 120, 3 MiB in s3://bucket/run" in job_page(replace(RUNNING, mirror=there), now=200.0)
+    late = record.replace(there, behind=2, behind_bytes=1 << 20, behind_since=188.0, warning="it is full")
+    told = "step 120, 3 MiB in s3://bucket/run; 2 snapshots (1 MiB, 12s old) not yet; warning: it is full"
+    assert f"Mirror     {told}" in job_page(replace(RUNNING, mirror=late), now=200.0)
+    none = MirrorReport(url="s3://bucket/run")
+    assert "Mirror     nothing of this run is in s3://bucket/run yet" in job_page(
+        replace(RUNNING, mirror=none), now=200.0
+    )
 
 
 def test_the_list_has_one_line_per_job() -> None:

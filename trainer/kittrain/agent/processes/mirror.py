@@ -7,7 +7,6 @@ in a traceback. What it uploads it finds in the folder; how far it is, it writes
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -28,6 +27,7 @@ REFUSED: Final = 1  # its exit code if somebody has to change something, or anot
 AGAIN: Final = 10.0  # seconds until one that has crashed is started again
 FINISH: Final = 300.0  # seconds for what is left when the job ends
 FINISH_FAILING: Final = 20.0  # the same, if it did not succeed lately
+POLL: Final = 0.2
 USED: Final = ".mirror"  # file in the snapshot folder: which run has used which mirror
 Log = Callable[[str], None]
 
@@ -99,18 +99,23 @@ class MirrorProcess:
         process, report = self._process, self.report
         if process is None or report is None:
             return
-        if timeout is None:
-            timeout = FINISH_FAILING if report.warning else FINISH
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout)
+        assert process.stdin
+        process.stdin.close()
+        began = time.monotonic()
+        while time.monotonic() < began + (self._patience() if timeout is None else timeout):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLL)
+                break
         after = self.report or report
         if process.poll() != 0:
             newest = f"its newest snapshot is of step {after.step}" if after.step is not None else "it has no snapshot"
             why = after.warning or "there was no time"
             self._log(f"warning: {after.url} does not have everything: {newest}; {why}")
         self._kill()
+
+    def _patience(self) -> float:
+        report = self.report
+        return FINISH_FAILING if report and report.warning else FINISH
 
     def _begin(self) -> None:
         self._started_at = time.monotonic()
@@ -119,14 +124,14 @@ class MirrorProcess:
     def _kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._process.communicate()
             self._process = None
 
 
 def _start(node: NodeEnv, *words: str) -> subprocess.Popen[str]:
     environ = with_packages({**os.environ, variables.KIT_RUN_ID: node.run_id}, node.packages)
     errors = subprocess.PIPE if words == ("check",) else None
-    return subprocess.Popen((*COMMAND, *words), env=environ, text=True, stderr=errors, stdin=subprocess.DEVNULL)
+    return subprocess.Popen((*COMMAND, *words), env=environ, text=True, stderr=errors, stdin=subprocess.PIPE)
 
 
 def _claim(node: NodeEnv) -> str:

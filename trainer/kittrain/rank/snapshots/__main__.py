@@ -11,9 +11,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from kitjob import typed
@@ -24,9 +26,16 @@ from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import catalogue
 from kittrain.rank.snapshots.folder.catalogue import CatalogueError, SnapshotInfo
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
+from kittrain.rank.snapshots.mirror import viewing
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorUnavailableError
+from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.system.files import Buffer
 
 Options = argparse.Namespace
+FAILURES: Final = (
+    *(CatalogueError, CorruptError, IncompatibleError, OSError, ValueError),
+    *(MirrorDamagedError, MirrorError, MirrorUnavailableError),
+)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -35,20 +44,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     output = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' output out of the result
     try:
-        with open(output, "wb") as stream:  # noqa: PTH123 - a descriptor
+        with open(output, "wb") as stream, _scratch(options):  # noqa: PTH123 - a descriptor
             stream.writelines(COMMANDS[options.command](options))
-    except (CatalogueError, CorruptError, IncompatibleError, OSError, ValueError) as error:
+    except FAILURES as error:
         sys.exit(str(error))
 
 
 def list_(options: Options) -> Iterable[bytes]:
     """All snapshots, the newest first."""
-    return _json([_row(one) for one in catalogue.inspect_all(options.folder)])
+    return _json([_row(one) for one in _all(options)])
 
 
 def verify(options: Options) -> Iterable[bytes]:
     """All snapshots, or one, with every byte read."""
-    found = catalogue.inspect_all(options.folder, verify=True)
+    found = _all(options, verify=True)
     return _json([_row(one) for one in ([catalogue.pick(found, options.which)] if options.which else found)])
 
 
@@ -75,6 +84,11 @@ def export(options: Options) -> Iterable[Buffer]:
 
 def prune(options: Options) -> Iterable[bytes]:
     """List the snapshots that may be deleted, or delete those given by ``--drop NAME``."""
+    if options.mirror:
+        raise CatalogueError(
+            f"{options.mirror}: a mirror is pruned by the run that writes it, as snapshots.keep of its job says; to "
+            "delete it as a whole, delete the prefix with your store's own tools"
+        )
     found = catalogue.inspect_all(options.folder, verify=True)
     selection = {"keep": options.keep, "damaged": options.damaged}
     if options.drop:
@@ -86,7 +100,7 @@ def prune(options: Options) -> Iterable[bytes]:
 
 def audit(options: Options) -> Iterable[bytes]:
     """A proof and the ledger that it is based on, for each snapshot, the newest first."""
-    found = [one for one in catalogue.inspect_all(options.folder) if one.path.name.startswith("step-")]
+    found = [one for one in _all(options) if one.path.name.startswith("step-")]
     manifests = {one.path.name: one.manifest for one in found if one.manifest}
     proofs = tuple(proof.prove(one, manifests) for one in manifests.values())
     return _json(Audit(proofs=proofs, unusable=tuple(_row(one) for one in found if not one.manifest)))
@@ -105,7 +119,9 @@ COMMANDS: Final[Mapping[str, Callable[[Options], Iterable[Buffer]]]] = {
 def parser() -> argparse.ArgumentParser:
     """The command line: a folder, a command, and its options."""
     line = argparse.ArgumentParser(prog="python -m kittrain.rank.snapshots", description=__doc__)
-    line.add_argument("--folder", type=Path, required=True, help="folder of the snapshots")
+    place = line.add_mutually_exclusive_group(required=True)
+    place.add_argument("--folder", type=Path, help="folder of the snapshots")
+    place.add_argument("--mirror", metavar="URL", help="their mirror, as snapshots.mirror names it")
     commands = line.add_subparsers(dest="command", required=True)
     made = {name: commands.add_parser(name, help=run.__doc__) for name, run in COMMANDS.items()}
     for name in ("verify", "show", "export"):
@@ -117,10 +133,29 @@ def parser() -> argparse.ArgumentParser:
     return line
 
 
+@contextmanager
+def _scratch(options: Options) -> Iterator[None]:
+    """A folder for what is read of a mirror, until the end."""
+    if not options.mirror:
+        yield
+        return
+    with TemporaryDirectory(prefix="kit-") as folder:
+        options.folder = Path(folder)
+        yield
+
+
+def _all(options: Options, *, verify: bool = False) -> list[SnapshotInfo]:
+    if options.mirror:
+        return viewing.inspect_all(Store(options.mirror), options.folder, verify=verify)
+    return catalogue.inspect_all(options.folder, verify=verify)
+
+
 def _pick(options: Options) -> tuple[SnapshotInfo, Manifest]:
-    info = catalogue.pick(catalogue.inspect_all(options.folder), options.which)
+    info = catalogue.pick(_all(options), options.which)
     if info.manifest is None:
         raise CatalogueError(f"{info.path.name} is {info.condition}: {info.reason}")
+    if options.mirror:
+        viewing.fetch_one(Store(options.mirror), options.folder, info.path.name)
     return info, info.manifest
 
 

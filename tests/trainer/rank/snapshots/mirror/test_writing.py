@@ -15,7 +15,7 @@ from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest, verify
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorTakenError
-from kittrain.rank.snapshots.mirror.fetching import fetch, is_empty
+from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch, is_empty
 from kittrain.rank.snapshots.mirror.index import INDEX, Entry, Owner
 from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
@@ -167,3 +167,21 @@ def test_names_from_the_store_stay_in_the_folder(store: Store, tmp_path: Path) -
     store.replace(INDEX, typed.dump(replace(index, snapshots=(elsewhere,))), found[1])
     with pytest.raises(MirrorDamagedError, match="is no name of a snapshot"):
         fetch(store, tmp_path / "third", run="run-1", resume=False, log=quiet)
+
+
+def test_a_folder_with_another_history_is_not_used_in_place_of_the_mirror(store: Store, tmp_path: Path) -> None:
+    one, there = mirror(store, "a"), tmp_path / "there"
+    there.mkdir()
+    first, second = runs.run(there, 1, 2)
+    add(one, there, first)
+    check_folder(store, there, run="run-2")  # it is a later part of the same
+    check_folder(store, tmp_path / "empty", run="run-2")
+    (other := tmp_path / "other").mkdir()
+    runs.run(other, 3, generation=2)
+    with pytest.raises(MirrorError, match=r"do not continue step-00000001-g0001 of s3://.*; fix: use another --name"):
+        check_folder(store, other, run="run-2")
+    check_folder(store, other, run="run-1")  # its own may lag, or have been left
+    add(one, there, second)
+    (there / second.name).rename(tmp_path / "gone")
+    with pytest.raises(MirrorError, match="do not continue step-00000002-g0001"):
+        check_folder(store, there, run="run-2")

@@ -1,8 +1,8 @@
 """``python -P -m kittrain.rank.snapshots.mirror``: what the agent and rank 0 run next to training, without torch.
 
-``check`` looks whether the mirror can be used; ``upload`` keeps it up with the folder until SIGTERM, and then until
-all is uploaded; ``fetch`` brings the newest snapshot into a folder that has none. Exit code 1: somebody has to change
-something; 75: the store does not answer, try again.
+``check`` looks whether the mirror can be used; ``upload`` keeps it up with the folder until the end of stdin, and then
+until all is uploaded; ``fetch`` brings the newest snapshot into a folder that has none. Exit code 1: somebody has to
+change something; 75: the store does not answer, try again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -58,6 +59,7 @@ def check(env: RankEnv, _options: argparse.Namespace) -> int:
     found = read_index(store)
     if found:
         indices.check_run(found[0], env.run_id, resume=bool(env.job.resume), url=store.url)
+        fetching.check_folder(store, _folder(env), run=env.run_id)
     store.probe()
     return 0
 
@@ -86,9 +88,16 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
         status=options.status,
         log=say,
     )
-    signal.signal(signal.SIGTERM, lambda *_: uploader.finishing.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the agent decides
+    for number in (signal.SIGTERM, signal.SIGINT):  # of a terminal or a group of processes: the agent decides
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_finish_with, args=(uploader.finishing,), daemon=True).start()
     return 0 if uploader.run_until_done() else 1
+
+
+def _finish_with(finishing: threading.Event) -> None:
+    """Finish at the end of stdin. A signal could come before there is a handler for it."""
+    sys.stdin.buffer.read()
+    finishing.set()
 
 
 def fetch(env: RankEnv, _options: argparse.Namespace) -> int:

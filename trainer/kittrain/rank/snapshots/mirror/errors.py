@@ -29,6 +29,7 @@ CAUSES: Final = {
 }
 BRIEF: Final = 200  # characters of a library's error
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")
+_TOOK: Final = re.compile(r" in [0-9.]+(ns|µs|ms|s)\b")  # differs each time, where a log tells each failure once
 _SECRET: Final = re.compile(r"(Credential=|Signature=|AWSAccessKeyId>|<AWSAccessKeyId>)[^<,\s\"]+")
 
 
@@ -66,5 +67,6 @@ def code_of(error: Exception) -> str:
 
 def brief(text: str, *, whole: bool = False) -> str:
     """A library's error in a line, without what a signature was made of."""
-    line = " ".join(_SECRET.sub(r"\1...", text.partition("\n\nDebug source")[0]).split())
+    told = _TOOK.sub("", text.partition("\n\nDebug source")[0])
+    line = " ".join(_SECRET.sub(r"\1...", told).split())
     return line if whole or len(line) <= BRIEF else f"{line[: BRIEF - 1]}…"

@@ -7,13 +7,15 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.listing import list_folders
-from kittrain.rank.snapshots.folder.snapshot import SCRATCH, IncompatibleError
+from kittrain.rank.snapshots.folder.restore_order import continues
+from kittrain.rank.snapshots.folder.snapshot import MANIFEST, SCRATCH, IncompatibleError, Manifest
 from kittrain.rank.snapshots.mirror import index as indices
-from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError
+from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError
 from kittrain.rank.snapshots.mirror.index import Copied, Entry
 from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.snapshots.mirror.writing import read_index
@@ -60,11 +62,54 @@ def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[
     return None
 
 
-def bring(store: Store, folder: Path, entry: Entry) -> None:
-    """Download one snapshot, verify every byte, and give it its name."""
+def check_folder(store: Store, folder: Path, *, run: str) -> None:
+    """Check that a run that takes over the mirror of another goes on from there: its folder is empty, or a later part.
+
+    Raises:
+        MirrorError: the folder has another history; the ranks would go on from that one.
+        MirrorDamagedError: the mirror's newest snapshot cannot be read.
+        MirrorUnavailableError: the store does not answer.
+        OSError: the folder cannot be read.
+    """
+    found = read_index(store)
+    if found is None or found[0].owner.run == run or not found[0].snapshots:
+        return
+    there = [one for one in list_folders(folder) if one.published]
+    newest = found[0].newest[0]
+    with suppress(CorruptError, IncompatibleError):
+        if not there or continues(snapshot.read_manifest(there[0].path), manifest_of(store, newest)):
+            return
+    raise MirrorError(
+        f"snapshots.mirror: {folder} has snapshots that do not continue {newest.name} of {store.url}, and would be "
+        "used instead; fix: use another --name or --claim, whose folder is empty, or another prefix"
+    )
+
+
+def manifest_of(store: Store, entry: Entry) -> Manifest:
+    """The manifest of a snapshot in the mirror.
+
+    Raises:
+        MirrorDamagedError: it is not there, or is not the one that was uploaded.
+    """
+    with TemporaryDirectory(prefix="kit-") as scratch:
+        folder = Path(scratch) / name_of(entry)
+        folder.mkdir()
+        for one in entry.files:
+            if PurePosixPath(one.path).name == MANIFEST:
+                store.download(one.key, folder / MANIFEST, size=one.size, digest=one.sha256)
+        return snapshot.read_manifest(folder)
+
+
+def name_of(entry: Entry) -> str:
+    """The name of a snapshot's folder; what the store has is not trusted to be one."""
     if entry.name != snapshot.name(entry.step, entry.generation):
         raise MirrorDamagedError(f"{entry.name!r} is no name of a snapshot")
-    scratch = folder / f"{SCRATCH}{uuid.uuid4().hex[:8]}-{entry.name}"  # another rank 0 may do the same
+    return entry.name
+
+
+def bring(store: Store, folder: Path, entry: Entry) -> None:
+    """Download one snapshot, verify every byte, and give it its name."""
+    scratch = folder / f"{SCRATCH}{uuid.uuid4().hex[:8]}-{name_of(entry)}"  # another rank 0 may do the same
     files.make_folder(folder)
     scratch.mkdir()
     try:

@@ -140,6 +140,12 @@ class Store:
         if (written, seen.hexdigest()) != (size, digest):
             raise MirrorDamagedError(f"{key} differs from what was uploaded: {written} of {size} bytes")
 
+    def size(self, key: str) -> int | None:
+        """The bytes of an object; None if there is none."""
+        with suppress(FileNotFoundError), self._errors():
+            return int(self._obstore.head(self._store, key)["size"])
+        return None
+
     def delete(self, *keys: str) -> None:
         """Delete objects; those that are not there do no harm."""
         with suppress(FileNotFoundError), self._errors():

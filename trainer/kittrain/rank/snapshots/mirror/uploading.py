@@ -88,6 +88,7 @@ class Uploader:
         if self._mirror is None:
             self._mirror = self.open()
         left = self._left(self._mirror)
+        self._told = self._told if left else ""  # a warning stays until an upload has succeeded
         self._tell(self._mirror, left)
         if not left:
             return True
@@ -105,7 +106,7 @@ class Uploader:
         except (CorruptError, IncompatibleError) as error:
             self._skipped.add(manifest.name)
             self.log(f"warning: {manifest.name} is not mirrored: {error}")
-        left = self._left(self._mirror)
+        left, self._told = self._left(self._mirror), ""
         self._tell(self._mirror, left)
         return not left
 
@@ -145,8 +146,8 @@ class Uploader:
             behind_bytes=sum(shard.size for one in left for shard in one.shards),
             behind_since=min((one.created for one in left), default=None),
             sent=self._sent,
+            warning=self._told,
         )
-        self._told = ""
         self._write(report)
 
     def _failed(self, error: Exception) -> None:
