@@ -106,3 +106,13 @@ def test_steps_of_the_librarys_loop_are_not_counted_twice(tmp_path: Path) -> Non
     library.beat(Phase.SYNCING, step=1)
     beat = HeartbeatState.read(file)
     assert (beat.beats, beat.step, beat.phase, beat.first[Phase.SCRIPT]) == (4, 1, Phase.SYNCING, 0.0)
+
+
+def test_how_many_collectives_a_rank_had_begun_is_known_from_its_end_to_its_next_group(tmp_path: Path) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+    for end, known in ((9, 9), (0, 9)):  # 0: its groups are gone already
+        writer.ended(end)
+        assert HeartbeatState.read(file).begun == known
+    writer.group_formed(2)
+    assert HeartbeatState.read(file).begun == 0

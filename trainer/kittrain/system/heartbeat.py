@@ -236,6 +236,7 @@ class ScriptWriter:
         """The ranks have formed a process group of this size."""
         self._group = max(self._group, size)
         self._write()
+        _BEGUN.pack_into(self._page, _BEGUN_AT, 0)  # it has not ended
         self._enter(Phase.PREPARING)
 
     def file_loaded(self, changed: int, file: LoadedFile) -> None:
