@@ -136,11 +136,12 @@ def pause(node: Observed) -> float:
 
 def describe(node: Observed) -> str:
     """How a node ended, in a few words."""
-    if node.termination and node.termination.reason:
-        return node.termination.reason
-    if node.exited is None:
-        return "was killed together with its shim"
-    return f"was killed by signal {node.exited.signal}" if node.exited.signal else f"exited with {node.exited.code}"
+    told = node.termination.reason if node.termination else ""
+    if node.exited and node.exited.signal:  # what its agent has told is a failure that the job had not recovered from
+        return f"was killed by signal {node.exited.signal}" + (f" after: {told}" if told else "")
+    if told:
+        return told
+    return f"exited with {node.exited.code}" if node.exited else "was killed together with its shim"
 
 
 def _stops(spec: JobSpec, nodes: list[Observed], now: float) -> list[Action]:

@@ -107,5 +107,12 @@ def write(path: Path | None, ending: Ending, *, node_index: int) -> None:
             path.write_bytes(message(ending, node_index=node_index))
 
 
+def clear(path: Path | None) -> None:
+    """Take a message back, in place."""
+    if path is not None:
+        with suppress(OSError):
+            path.write_bytes(b"")
+
+
 def _encode(content: Content) -> bytes:
     return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")

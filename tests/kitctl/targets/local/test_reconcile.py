@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, pause, reconcile
+from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, describe, pause, reconcile
 from kitctl.targets.local.records import Desired, Exited, Started
 from kitjob.report import Termination
 from kitjob.sections import Policy
@@ -132,6 +132,14 @@ def test_cancelling_ends_the_job_only_when_nothing_runs() -> None:
 def test_a_restart_replaces_earlier_nodes_and_resets_their_failures() -> None:
     nodes = [running(0), node(1, code=78), node(2, code=0)]
     assert decide(THREE, nodes, restarts=1) == [Stop(0), Start(1), Start(2)]
+
+
+def test_a_killed_node_says_so_and_what_it_had_not_recovered_from() -> None:
+    said = Termination(time=1, outcome="retryable", node=0, reason="rank 0 failed (exit code 1), restart 1 of 3")
+    assert describe(node(0, signal=9)) == "was killed by signal 9"
+    assert describe(node(0, signal=9, termination=said)) == f"was killed by signal 9 after: {said.reason}"
+    assert describe(node(0, code=1, termination=said)) == said.reason
+    assert (describe(node(0, code=1)), describe(node(0))) == ("exited with 1", "was killed together with its shim")
 
 
 def test_too_many_losses_fail_the_job() -> None:

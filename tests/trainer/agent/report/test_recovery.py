@@ -170,3 +170,17 @@ def test_clocks_that_differ_by_minutes_do_no_harm(tmp_path: Path) -> None:
         nodes.finish()
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
         assert nodes.report()["round"] == 3
+
+
+def test_a_failure_that_the_job_has_recovered_from_is_no_cause_of_what_comes_later(tmp_path: Path) -> None:
+    toy = ["-m", "kittrain.workloads.toy", "1000", "--samples", "512", "--batch_size", "16", "--step-time", "0.02"]
+    with Nodes(tmp_path, *toy, nodes="1") as nodes:
+        nodes.start(0)
+        nodes.until(0, "epoch 1/1000 done")
+        (rank,) = nodes.ranks(0)
+        os.kill(rank, signal.SIGKILL)
+        nodes.until(0, "restart 1 of")
+        nodes.until_true(lambda: not (tmp_path / "end-0.json").read_bytes(), "end of what the message says")
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+        assert nodes.end(0)["outcome"] == "drained"

@@ -70,6 +70,7 @@ class NodeAgent(ElasticAgent):
         budget: the restart budget; outlives this agent.
         reporter: publishes the job's report.
         on_failure: called with each round's failure and its outcome.
+        on_training: called now and then while the ranks take steps.
         kept: this node's ranks that outlive rounds, and connections; None: none does.
     """
 
@@ -84,6 +85,7 @@ class NodeAgent(ElasticAgent):
         budget: Budget,
         reporter: Reporter,
         on_failure: Callable[[Ending], None],
+        on_training: Callable[[], None],
         kept: KeptRanks | None = None,
     ) -> None:
         super().__init__(worker_spec(node, rendezvous))
@@ -99,6 +101,7 @@ class NodeAgent(ElasticAgent):
         self._budget = budget
         self._reporter = reporter
         self._on_failure = on_failure
+        self._on_training = on_training
         self._history = reporter.history
         self._watch = RankWatch(
             rendezvous, logs, timeout=node.job.policy.hang_seconds, log=partial(log, node.node_index)
@@ -265,6 +268,8 @@ class NodeAgent(ElasticAgent):
         self._reporter.observe(
             self._watch, handler.step_timings, training_alone=handler.training_alone, resumes=handler.resumes
         )
+        if not self._reporter.recovery.goes_on:
+            self._on_training()
 
     def _forward_drain(self) -> None:
         """Forward the drain: first to the other nodes, because their ranks may exit by agreement with ours."""

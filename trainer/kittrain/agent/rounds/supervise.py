@@ -77,6 +77,7 @@ class Supervisor:
         self._starter = Starter(command, zygote=zygote, packages=node.packages, log=self._log)
         self._drain = drain
         self._joined = False
+        self._recorded = False  # whether the termination message has a failure that the job has not recovered from
         self._announced = False
         self._waiting_for = ""  # the last logged reason for waiting for node 0
         self._lost_for = ""  # the last logged reason for having no rendezvous
@@ -190,6 +191,7 @@ class Supervisor:
             budget=self._budget,
             reporter=self._reporter,
             on_failure=self._record_failure,
+            on_training=self._forget_failure,
             kept=self._kept,
         )
         try:
@@ -253,8 +255,15 @@ class Supervisor:
     def _record_failure(self, ending: Ending) -> None:
         """Write the latest failure to the termination message, even while the job recovers."""
         termination.write(self._node.termination_log, ending, node_index=self._node.node_index)
+        self._recorded = True
         if ending.outcome == "retryable":
             self._log(ending.reason)
+
+    def _forget_failure(self) -> None:
+        """The job has recovered: whatever ends this node now has another cause."""
+        if self._recorded:
+            self._recorded = False
+            termination.clear(self._node.termination_log)
 
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
