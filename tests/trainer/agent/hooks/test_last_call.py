@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -69,6 +70,20 @@ def test_a_new_group_counts_anew_and_smaller_ones_are_not_noted(group: dist.Proc
     page.last.formed(2)
     assert page.last.begins(group, "barrier", ())
     assert page.call == NO_CALL
+
+
+def test_a_group_that_is_destroyed_is_not_kept_since_others_may_wait_in_it() -> None:
+    page = Page()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    group = dist.group.WORLD
+    assert group is not None
+    page.last.formed(1)
+    page.last.begins(group, "allreduce", ([torch.ones(2)], dist.AllreduceOptions()))
+    gone = weakref.ref(group)
+    del group
+    dist.destroy_process_group()
+    assert gone() is None
+    assert page.told[:2] == (1, "all_reduce")
 
 
 def test_many_calls_a_step_are_not_noted_any_more(group: dist.ProcessGroup) -> None:

@@ -30,7 +30,9 @@ class LastCall:
         self, write: Callable[[Call], object], count: Callable[[int], object], steps: Callable[[], int]
     ) -> None:
         self._write, self._count, self._steps = write, count, steps
-        self._numbers: dict[Any, int] = {}  # by group, of those with all ranks; others are 0
+        # By name of the group, of those with all ranks; of others it is -1. A group that is kept would keep its
+        # connections after it was destroyed, and ranks that wait in it would wait for ever.
+        self._numbers: dict[str, int] = {}
         self._world = self._total = 0
         self._last: tuple[Any, ...] = ()
         self._noting = True
@@ -44,23 +46,24 @@ class LastCall:
     def begins(self, group: Any, method: str, given: Sequence[Any]) -> bool:
         """A method of a group is called; returns whether to go on with that."""
         self._total += 1
-        number = self._numbers.get(group)
+        name: str = group.group_name
+        number = self._numbers.get(name)
         if number is None:
-            number = self._numbers[group] = 0 if group.size() == self._world else -1
+            number = self._numbers[name] = 0 if group.size() == self._world else -1
         if not self._total % ENOUGH and (steps := self._steps()):
             self._noting = self._noting and self._total <= MOST * steps + ENOUGH
         if number < 0 or not self._noting or not (method in EQUAL or method in COLLECTIVE):
             self._forget()
             return self._noting
-        self._numbers[group] = number = number + 1
+        self._numbers[name] = number = number + 1
         first = given[0] if given else None
         one = first[0] if isinstance(first, list) and len(first) == 1 else None
-        like = (group, method, getattr(one, "shape", None), getattr(one, "dtype", None))
+        like = (name, method, getattr(one, "shape", None), getattr(one, "dtype", None))
         if one is not None and like == self._last:
             self._count(number)
         else:
             self._last = like
-            self._write(_call(group, method, given, number))
+            self._write(_call(name, method, given, number))
         return True
 
     def _forget(self) -> None:
@@ -68,11 +71,11 @@ class LastCall:
         self._write(NO_CALL)
 
 
-def _call(group: Any, method: str, given: Sequence[Any], number: int) -> Call:
+def _call(group: str, method: str, given: Sequence[Any], number: int) -> Call:
     tensors = [*_tensors(given)] if method in EQUAL else []
     return Call(
         number=number,
-        group=zlib.crc32(str(getattr(group, "group_name", "")).encode()),
+        group=zlib.crc32(group.encode()),
         size=sum(one.nbytes for one in tensors),
         name=EQUAL.get(method) or COLLECTIVE[method],
         tensor=", ".join(_words(one) for one in tensors[:SHOWN]),
