@@ -111,6 +111,7 @@ def test_a_file_that_was_not_sent_is_not_waited_for(kit: Kit) -> None:
     assert kit.run("logs", "unsent").count("]: started") == 1
 
 
+@pytest.mark.wide
 def test_what_is_retried_is_told_at_its_first_failure(kit: Kit) -> None:
     (kit.folder / "train.py").write_text("import time\ntime.sleep(1)\nraise ValueError('no luck')\n")
     told = kit.run("submit", "--name", "told", "--max-restarts", "2", "--wait", "train.py", exit_code=100)

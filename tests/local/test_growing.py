@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_job_that_never_grows_lets_a_later_node_stand_by_until_it_is_started_again(kit: Kit) -> None:

@@ -56,6 +56,7 @@ def test_steps_that_are_lost_with_all_agents_at_once_are_told(kit: Kit) -> None:
     kit.run("delete", "gone", "-y")
 
 
+@pytest.mark.wide
 def test_a_job_killed_after_its_last_step_shows_its_progress_and_snapshot(kit: Kit) -> None:
     short = ["-m", "kittrain.workloads.toy", "2", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
     (kit.folder / "late.py").write_text(LATE)

@@ -74,6 +74,7 @@ def charted(kit: Kit) -> list[int]:
     return [one.step for one in events.Scalars("loss_metrics/global_avg_loss")]
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_job_that_recovers_tells_what_it_cost(kit: Kit) -> None:

@@ -114,6 +114,7 @@ def test_a_mirror_that_cannot_be_used_ends_the_job_before_a_rank_starts(kit: Kit
     assert f"fix: choose another prefix, or continue that run with this job: kitctl submit --continue {URL}-2" in output
 
 
+@pytest.mark.wide
 def test_a_store_that_goes_away_costs_no_step_and_is_told(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

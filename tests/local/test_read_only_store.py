@@ -33,6 +33,7 @@ def test_from_the_start_the_job_ends_at_once_with_its_cause_and_a_fix(kit: Kit) 
         kit.run("delete", "sealed", "-y")
 
 
+@pytest.mark.wide
 def test_in_the_midst_training_continues_and_status_and_drain_say_what_is_missing(kit: Kit) -> None:
     folder = kit.snapshots("midway")
     folder.parent.mkdir(parents=True)

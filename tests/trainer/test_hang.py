@@ -98,6 +98,7 @@ def test_slow_steps_and_long_evaluations_are_no_hang(tmp_path: Path) -> None:
         assert "hang:" not in nodes.everything()
 
 
+@pytest.mark.wide
 def test_a_slow_rank_is_named(tmp_path: Path) -> None:
     conf = "keep_alive_interval=1,keep_alive_max_attempt=1"  # one check per second
     with hanging(tmp_path, "none", PET_RDZV_CONF=conf, KIT_POLICY_HANG_TIMEOUT="off") as nodes:

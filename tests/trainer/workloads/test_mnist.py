@@ -22,6 +22,7 @@ def accuracy(ranks: Ranks) -> tuple[float, int]:
     return float(found[1]), int(found[2])
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_it_learns_and_resumes_on_another_number_of_ranks(tmp_path: Path) -> None:
     idx.write(tmp_path / "data")

@@ -191,6 +191,7 @@ def test_a_crash_loop_ends_the_container_and_is_reported(container: Start) -> No
     assert (here.message["outcome"], here.message["reason"]) == ("retryable", reason)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_repeated_retryable_exits_keep_the_agents_own_message(container: Start) -> None:
     here = container("reporting")

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS = str(SCRIPTS / "steps.py")
 
 
+@pytest.mark.wide
 def test_the_others_go_on_without_node_0_which_joins_them_again(tmp_path: Path) -> None:
     with Nodes(tmp_path, STEPS, nodes="2:3", PET_MAX_RESTARTS="0") as nodes:
         nodes.start(0, 1, 2)

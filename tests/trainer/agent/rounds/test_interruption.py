@@ -201,6 +201,7 @@ def test_a_node_does_not_begin_on_a_machine_that_is_to_go(tmp_path: Path, cloud:
         assert "world of" not in nodes.output(0)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_a_service_that_does_not_answer_is_one_warning(tmp_path: Path) -> None:
     """It is asked before the node begins, and again while it trains."""

@@ -297,6 +297,7 @@ OPTIONS = {
 }  # by name: options of DDP, and the loss
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_options_of_ddp_take_effect_and_messages_are_averaged(tmp_path: Path) -> None:
     port = free_port()

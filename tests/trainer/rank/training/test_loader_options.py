@@ -154,23 +154,27 @@ def compare(make: Callable[[], Any], validation: Callable[[], Any] = lambda: [7.
 
 QUICK = [
     *(("no workers", sampler) for sampler in SAMPLERS),
-    ("workers", "lazy"),
     ("persistent workers", "shuffle"),
     ("persistent workers, far ahead", "with a state"),
-    ("in any order", "shuffle, generator"),
+    pytest.param("workers", "lazy", marks=pytest.mark.wide),
+    pytest.param("in any order", "shuffle, generator", marks=pytest.mark.wide),
 ]
+NAMED = [one if isinstance(one, tuple) and len(one) == 2 else one.values for one in QUICK]
 ALL = [(workers, sampler) for workers in WORKERS for sampler in SAMPLERS]
 
 
 @pytest.mark.parametrize(
     ("workers", "sampler"),
-    [one if one in QUICK else pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL],
+    [
+        *QUICK,
+        *(pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL if one not in NAMED),
+    ],
 )
 def test_any_options(workers: str, sampler: str) -> None:
     compare(lambda: DataLoader(Numbers(), **SAMPLERS[sampler](), **WORKERS[workers]))
 
 
-@pytest.mark.parametrize("workers", ["no workers", "persistent workers"])
+@pytest.mark.parametrize("workers", ["no workers", pytest.param("persistent workers", marks=pytest.mark.wide)])
 def test_a_validation_with_a_generator_and_workers_of_its_own(workers: str) -> None:
     compare(
         lambda: DataLoader(Numbers(), batch_size=3, shuffle=True, **WORKERS[workers]),
@@ -191,7 +195,7 @@ class Fixed(Stream):
 
 
 @pytest.mark.parametrize("workers", ["workers", "persistent workers"])
-@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("given", [pytest.param(False, marks=pytest.mark.wide), True])
 def test_a_stream_with_workers(workers: str, *, given: bool) -> None:
     options = WORKERS[workers]
     compare(lambda: DataLoader(Fixed(), batch_size=3, generator=generator() if given else None, **options))

@@ -208,7 +208,7 @@ def stopped_and_resumed(
     return stop, loop(folder, make, **options)[0]
 
 
-@pytest.mark.parametrize("stop", [2, 7])
+@pytest.mark.parametrize("stop", [2, pytest.param(7, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("name", LOADERS)
 def test_a_resumed_pass_continues_with_the_same_batches_and_numbers(tmp_path: Path, name: str, stop: int) -> None:
     expected, _ = loop(None, LOADERS[name])

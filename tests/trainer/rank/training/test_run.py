@@ -79,6 +79,7 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, name
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_each_sample_of_an_epoch_counts_on_3_1_3_and_2_ranks(tmp_path: Path) -> None:
     for size, dies_at in ((3, 5), (1, 8), (3, 14)):

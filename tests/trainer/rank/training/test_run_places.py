@@ -251,7 +251,10 @@ def assert_sound(folder: Path) -> None:
     assert not [path.name for path in folder.iterdir() if path.name.startswith((SCRATCH, REPLACED))]
 
 
-@pytest.mark.parametrize("every", [2, 4, *(pytest.param(one, marks=pytest.mark.long) for one in (1, 3, 100))])
+@pytest.mark.parametrize(
+    "every",
+    [2, pytest.param(4, marks=pytest.mark.wide), *(pytest.param(one, marks=pytest.mark.long) for one in (1, 3, 100))],
+)
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_that_is_killed_anywhere_ends_alike(tmp_path: Path, name: str, every: int) -> None:
     quiet = trained(LOOPS[name], None, every)

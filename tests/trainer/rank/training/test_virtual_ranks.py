@@ -107,6 +107,7 @@ def write_losses(rank: int, size: int, port: int, out: Path) -> None:
     out.write_text("\n".join(losses))
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 def test_the_same_curve_across_a_kill_and_a_resize(tmp_path: Path) -> None:
     ranks = runner(tmp_path / "killed", rest="0.05")

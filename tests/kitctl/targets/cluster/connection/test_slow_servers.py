@@ -275,7 +275,11 @@ def test_a_command_in_a_pod_ends_where_no_connection_is_made(
         list(stdout_of(serve(answer)))
 
 
-@pytest.mark.parametrize("then", [silent, pings, half_a_frame, a_byte_at_a_time], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "then",
+    [pings, *(pytest.param(one, marks=pytest.mark.wide) for one in (silent, half_a_frame, a_byte_at_a_time))],
+    ids=lambda one: one.__name__,
+)
 def test_a_command_in_a_pod_ends_where_its_stream_falls_silent(
     serve: Callable[[Answer], Raw], monkeypatch: pytest.MonkeyPatch, then: Answer
 ) -> None:

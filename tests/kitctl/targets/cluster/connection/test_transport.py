@@ -113,7 +113,15 @@ def test_a_rejected_request_is_not_retried(server: ApiServer, kit: Kit) -> None:
     assert [one.path for one in server.requests].count("/apis/batch/v1/namespaces/default/jobs") == 1
 
 
-@pytest.mark.parametrize("words", [("wait", "run"), ("status", "run", "-w"), ("logs", "run", "-f")], ids=lambda w: w[0])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("logs", "run", "-f"),
+        pytest.param(("wait", "run"), marks=pytest.mark.wide),
+        pytest.param(("status", "run", "-w"), marks=pytest.mark.wide),
+    ],
+    ids=lambda w: w[0],
+)
 def test_watching_continues_after_an_outage(
     server: ApiServer, kit: Kit, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,8 +151,8 @@ AWAY = {"kind": "Status", "message": "the server was unable to return a response
 @pytest.mark.parametrize(
     "faults",
     [
-        [{"lost": "halfway"}],
-        [{"lost": "halfway"}, {"lost": "before"}, {"lost": "halfway"}],
+        pytest.param([{"lost": "halfway"}], marks=pytest.mark.wide),
+        pytest.param([{"lost": "halfway"}, {"lost": "before"}, {"lost": "halfway"}], marks=pytest.mark.wide),
         [{"answer": (504, AWAY)}, {"lost": "halfway"}, {"answer": (500, AWAY)}],
     ],
     ids=["cut", "cut twice", "time-outs"],

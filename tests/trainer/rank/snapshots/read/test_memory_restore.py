@@ -86,6 +86,7 @@ def test_a_killed_rank_loses_a_few_steps_and_a_lost_node_those_since_the_snapsho
     assert_ends_as_undisturbed(nodes.snapshots, records, undisturbed(WORKLOAD, tmp_path, ranks=3), tolerance=0)
 
 
+@pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("replicated", marks=pytest.mark.long), "sharded"])
 def test_any_number_of_ranks_resumes_and_all_skip_damaged_copies(tmp_path: Path, kind: Kind) -> None:
