@@ -11,12 +11,15 @@ from tests.local.test_lifecycle import TOY, trains
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
+# The first round waits for both, however long one takes to start.
+SETTINGS = ("--set", "policy.grow=never", "--set", "rendezvous.lastCall=120s")
+
 
 @pytest.mark.wide
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_job_that_never_grows_lets_a_later_node_stand_by_until_it_is_started_again(kit: Kit) -> None:
-    kit.run("submit", "--name", "same", "--nodes", "1:2", "--set", "policy.grow=never", *TOY)
+    kit.run("submit", "--name", "same", "--nodes", "1:2", *SETTINGS, *TOY)
     trains(kit, "same", ranks=2)
     kit.run("scale", "same", "--nodes", "1")
     trains(kit, "same", ranks=1)

@@ -156,10 +156,8 @@ QUICK = [
     *(("no workers", sampler) for sampler in SAMPLERS),
     ("persistent workers", "shuffle"),
     ("persistent workers, far ahead", "with a state"),
-    pytest.param("workers", "lazy", marks=pytest.mark.wide),
-    pytest.param("in any order", "shuffle, generator", marks=pytest.mark.wide),
 ]
-NAMED = [one if isinstance(one, tuple) and len(one) == 2 else one.values for one in QUICK]
+WIDE = [("workers", "lazy"), ("in any order", "shuffle, generator")]
 ALL = [(workers, sampler) for workers in WORKERS for sampler in SAMPLERS]
 
 
@@ -167,7 +165,8 @@ ALL = [(workers, sampler) for workers in WORKERS for sampler in SAMPLERS]
     ("workers", "sampler"),
     [
         *QUICK,
-        *(pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL if one not in NAMED),
+        *(pytest.param(*one, marks=pytest.mark.wide) for one in WIDE),
+        *(pytest.param(*one, marks=[pytest.mark.slow, pytest.mark.long]) for one in ALL if one not in QUICK + WIDE),
     ],
 )
 def test_any_options(workers: str, sampler: str) -> None:
