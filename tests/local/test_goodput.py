@@ -103,7 +103,7 @@ def test_a_killed_node_costs_what_the_ranks_saw(kit: Kit) -> None:
     assert seconds["repeated steps"] == WITHIN(2 * (of_new - second_data(second)))
     whole = sum(one["seconds"] for one in found["buckets"]) + found["unknownSeconds"]
     assert whole == pytest.approx(found["nodeSeconds"])
-    assert found["unknownSeconds"] <= 0.005 * whole
-    assert (found["overlapSeconds"], found["faults"]) == (0.0, 1)
+    assert max(found["unknownSeconds"], found["overlapSeconds"]) <= 0.005 * whole  # a machine's clock is corrected
+    assert found["faults"] == 1
     told = [one["what"] for one in json.loads(kit.read("events", "killed", "-o", "json"))["items"]]
     assert {"fault", "recovered"} <= {*told}
