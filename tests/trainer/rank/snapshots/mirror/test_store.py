@@ -49,6 +49,7 @@ def test_what_differs_is_damage(s3: S3, store: Store, url: str, tmp_path: Path) 
         store.download("data/a", tmp_path / "back", size=5, digest=digest)
     with pytest.raises(MirrorDamagedError, match="data/none is missing"):
         store.download("data/none", tmp_path / "none", size=5, digest=digest)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"], "nothing is left that somebody might read"
 
 
 def test_deleting_and_listing(store: Store) -> None:

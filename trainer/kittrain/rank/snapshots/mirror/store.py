@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, code_of, explained
 
@@ -120,23 +120,30 @@ class Store:
         return digest
 
     def download(self, key: str, path: Path, *, size: int, digest: str) -> None:
-        """Write an object to a new file, synced.
+        """Write an object to a new file, synced; there is none after an error.
 
         Raises:
             MirrorDamagedError: it is not there, or is not what was uploaded.
             OSError: the file cannot be written.
         """
-        seen, written = hashlib.sha256(), 0
         with path.open("xb") as file:
             try:
-                with self._errors():
-                    for part in self._obstore.get(self._store, key).stream(min_chunk_size=PART):
-                        seen.update(part)
-                        written += file.write(part)
-            except FileNotFoundError as error:
-                raise MirrorDamagedError(f"{key} is missing") from error
+                self._receive(key, file, size=size, digest=digest)
+            except BaseException:
+                path.unlink()
+                raise
             file.flush()
             os.fsync(file.fileno())
+
+    def _receive(self, key: str, file: BinaryIO, *, size: int, digest: str) -> None:
+        seen, written = hashlib.sha256(), 0
+        try:
+            with self._errors():
+                for part in self._obstore.get(self._store, key).stream(min_chunk_size=PART):
+                    seen.update(part)
+                    written += file.write(part)
+        except FileNotFoundError as error:
+            raise MirrorDamagedError(f"{key} is missing") from error
         if (written, seen.hexdigest()) != (size, digest):
             raise MirrorDamagedError(f"{key} differs from what was uploaded: {written} of {size} bytes")
 
