@@ -15,8 +15,7 @@ import pytest
 import torch.distributed as dist
 
 from kitjob import typed
-from kitjob.report import Preparation, Progress, RankProgress, Report
-from kitjob.timeline import Event, Line
+from kitjob.report import Preparation, Progress, Report
 from kittrain.agent.report import publish
 from kittrain.agent.report.configmap import ConfigMapSink
 from kittrain.agent.report.publish import Reporter, assignment
@@ -27,6 +26,7 @@ from kittrain.outcome.failures import BRIEF, Failure
 from kittrain.system.heartbeat import Phase
 from tests.trainer.nodes import free_port
 from tests.trainer.reports import plain, report_in
+from tests.trainer.told import Told
 
 
 def reporter(folder: Path, index: int, sink: Sink | None = None) -> Reporter:
@@ -180,20 +180,9 @@ class WaitingRanks(SteppedRanks):
         return 0.0
 
 
-class Recoveries(list[str]):
-    """The causes of the recoveries that a history was told."""
-
-    def add(self, line: Line) -> None:
-        if isinstance(line, Event) and line.what == "recovered":
-            self.append(line.cause)
-
-    def progress(self, known: RankProgress) -> None:
-        """Nothing."""
-
-
 def test_a_node_that_has_rank_0_now_tells_no_recovery_that_another_one_has_told(tmp_path: Path) -> None:
     first, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
-    second.history.listen(told := Recoveries())
+    second.history.listen(told := Told())
     port = free_port()
     store = connect(port, host=True)
     for one in (first, second):
@@ -204,12 +193,16 @@ def test_a_node_that_has_rank_0_now_tells_no_recovery_that_another_one_has_told(
     second.round_ended("node 0 is gone", failed=True)
     meet(port, "b", [second])
     second.observe(WaitingRanks())
-    assert told == []
+    assert recoveries(told) == []
     second.observe(SteppedRanks())
-    assert told == ["node 0 is gone"]
+    assert recoveries(told) == ["node 0 is gone"]
     for one in (first, second):
         one.stop()
     del store
+
+
+def recoveries(told: Told) -> list[str]:
+    return [event.cause for event in told.events if event.what == "recovered"]
 
 
 class FaultySink:

@@ -13,8 +13,8 @@ import pytest
 from torch.distributed.elastic.rendezvous.api import RendezvousConnectionError
 
 from kitjob import timeline
-from kitjob.report import RankProgress, Report
-from kitjob.timeline import Event, Line
+from kitjob.report import Report
+from kitjob.timeline import Event
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.history import History
@@ -25,18 +25,9 @@ from kittrain.job.env import node_env
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending, cut_short
 from tests.trainer.nodes import free_port
+from tests.trainer.told import Told
 
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
-
-
-class Told(list[Line]):
-    """Lines that a history was told."""
-
-    def add(self, line: Line) -> None:
-        self.append(line)
-
-    def progress(self, known: RankProgress) -> None:
-        """Nothing."""
 
 
 def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1, told: Told | None = None) -> Ending:
@@ -95,7 +86,7 @@ def test_a_node_that_finds_others_elsewhere_before_it_is_in_a_round_tells_no_fau
 
     monkeypatch.setattr(Supervisor, "_attempt", attempt)
     assert ending_of(1, tmp_path, told=(told := Told())) == FINISHED
-    assert [line.what for line in told if isinstance(line, Event)] == ["ended"]
+    assert [event.what for event in told.events] == ["ended"]
 
 
 def test_no_node_makes_room_for_a_scheduled_node_0(tmp_path: Path) -> None:

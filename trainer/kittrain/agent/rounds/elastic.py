@@ -70,7 +70,7 @@ class NodeAgent(ElasticAgent):
         budget: the restart budget; outlives this agent.
         reporter: publishes the job's report.
         on_failure: called with each round's failure and its outcome.
-        on_training: called now and then while the ranks take steps.
+        on_training: called a few times a second, unless the ranks have not taken a step since a round ended.
         kept: this node's ranks that outlive rounds, and connections; None: none does.
     """
 

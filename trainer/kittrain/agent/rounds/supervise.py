@@ -197,10 +197,8 @@ class Supervisor:
         try:
             result = agent.run()
             but = f", but {warning}" if (warning := self._reporter.warning) else ""
-        except (
-            GivenUpError
-        ) as error:  # the others are in the round that forms: they are told before it is over for them
-            with suppress(*LOST):
+        except GivenUpError as error:
+            with suppress(*LOST):  # the others are in the round that forms: they are told before it is over for them
                 ending = replace(error.ending, node=self._node.node_index)
                 rendezvous.fail(ending, timeout=NOTIFY_TIMEOUT if backend.hosts else 0.0)
                 self._notified = True

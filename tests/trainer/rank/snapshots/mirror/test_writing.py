@@ -174,14 +174,14 @@ def test_a_folder_with_another_history_is_not_used_in_place_of_the_mirror(store:
     there.mkdir()
     first, second = runs.run(there, 1, 2)
     add(one, there, first)
-    check_folder(store, there, run="run-2")  # it is a later part of the same
-    check_folder(store, tmp_path / "empty", run="run-2")
+    check_folder(store, one.index, there, run="run-2")  # it is a later part of the same
+    check_folder(store, one.index, tmp_path / "empty", run="run-2")
     (other := tmp_path / "other").mkdir()
     runs.run(other, 3, generation=2)
     with pytest.raises(MirrorError, match=r"do not continue step-00000001-g0001 of s3://.*; fix: use another --name"):
-        check_folder(store, other, run="run-2")
-    check_folder(store, other, run="run-1")  # its own may lag, or have been left
+        check_folder(store, one.index, other, run="run-2")
+    check_folder(store, one.index, other, run="run-1")  # its own may lag, or have been left
     add(one, there, second)
     (there / second.name).rename(tmp_path / "gone")
     with pytest.raises(MirrorError, match="do not continue step-00000002-g0001"):
-        check_folder(store, there, run="run-2")
+        check_folder(store, one.index, there, run="run-2")

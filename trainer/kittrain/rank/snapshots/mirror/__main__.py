@@ -59,7 +59,7 @@ def check(env: RankEnv, _options: argparse.Namespace) -> int:
     found = read_index(store)
     if found:
         indices.check_run(found[0], env.run_id, resume=bool(env.job.resume), url=store.url)
-        fetching.check_folder(store, _folder(env), run=env.run_id)
+        fetching.check_folder(store, found[0], _folder(env), run=env.run_id)
     store.probe()
     return 0
 

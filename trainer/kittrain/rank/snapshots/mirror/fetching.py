@@ -16,7 +16,7 @@ from kittrain.rank.snapshots.folder.restore_order import continues
 from kittrain.rank.snapshots.folder.snapshot import MANIFEST, SCRATCH, IncompatibleError, Manifest
 from kittrain.rank.snapshots.mirror import index as indices
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError
-from kittrain.rank.snapshots.mirror.index import Copied, Entry
+from kittrain.rank.snapshots.mirror.index import Copied, Entry, Index
 from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.snapshots.mirror.writing import read_index
 from kittrain.system import files
@@ -62,7 +62,7 @@ def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[
     return None
 
 
-def check_folder(store: Store, folder: Path, *, run: str) -> None:
+def check_folder(store: Store, index: Index, folder: Path, *, run: str) -> None:
     """Check that a run that takes over the mirror of another goes on from there: its folder is empty, or a later part.
 
     Raises:
@@ -71,11 +71,10 @@ def check_folder(store: Store, folder: Path, *, run: str) -> None:
         MirrorUnavailableError: the store does not answer.
         OSError: the folder cannot be read.
     """
-    found = read_index(store)
-    if found is None or found[0].owner.run == run or not found[0].snapshots:
+    if index.owner.run == run or not index.snapshots:
         return
     there = [one for one in list_folders(folder) if one.published]
-    newest = found[0].newest[0]
+    newest = index.newest[0]
     with suppress(CorruptError, IncompatibleError):
         if not there or continues(snapshot.read_manifest(there[0].path), manifest_of(store, newest)):
             return
