@@ -7,7 +7,7 @@ from typing import Final
 
 CREDENTIALS: Final = (
     "give the pods AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a Secret (secrets in the job file), or an identity "
-    "by security.serviceAccount"
+    "by security.serviceAccount; on your own machine, set them in the shell"
 )
 # The code of an S3 server's answer, or a word of the library's error, and what it means with its fix. First match wins.
 CAUSES: Final = {
