@@ -93,7 +93,7 @@ class HeartbeatWriter:
         _SPENT.pack_into(self._page, _SPENT_AT, *self._spent)
         _FIRST.pack_into(self._page, _NOW.size, *self._first)
 
-    def survives(self, can: bool) -> None:  # noqa: FBT001  what it says
+    def survives(self, *, can: bool) -> None:
         """Whether this rank can go on in another round if others of its round are lost now."""
         self._survives = int(can)
         self._write_rounds()

@@ -22,12 +22,12 @@ import json, sys
 from pathlib import Path
 from kittrain.system.heartbeat import HeartbeatWriter
 page, pipe, can, answers = HeartbeatWriter(Path(sys.argv[1])), sys.argv[2], sys.argv[3] == "1", sys.argv[4] == "1"
-page.survives(can)
+page.survives(can=can)
 print("ready", flush=True)
 for line in open(pipe):
     order = json.loads(line)
-    if "over" in order and answers:
-        page.left(order["over"])
+    if answers and "round" not in order:
+        page.left(*order.values())
     if "round" in order:
         print(json.dumps(order["round"]), flush=True)
 """
@@ -60,14 +60,15 @@ def kept(tmp_path: Path) -> Iterator[tuple[KeptRanks, list[Started]]]:
         one.output.close()
 
 
+@pytest.mark.parametrize("agreed", [None, 0.5])
 def test_those_that_have_left_in_time_are_told_of_the_next_round(
-    kept: tuple[KeptRanks, list[Started]], tmp_path: Path
+    kept: tuple[KeptRanks, list[Started]], tmp_path: Path, agreed: float | None
 ) -> None:
     ranks, (first, unable, _, dead) = kept
     dead.process.kill()
     dead.process.wait()
-    ranks.leave()
-    ranks.leave()  # the agent may notice twice that a round is over
+    ranks.leave(agreed=agreed)
+    ranks.leave(agreed=agreed)  # the agent may notice twice that a round is over
     assert ranks.pids == {first.process.pid}
     next_round = tmp_path / "next"
     next_round.mkdir()

@@ -376,6 +376,41 @@ def test_a_spare_waits_without_a_limit_and_takes_the_place_of_a_lost_node(job: J
 
 
 @two_nodes
+def test_the_hub_of_a_drained_node_hands_over_and_the_next_round_outlives_it(job: Job) -> None:
+    job.node = replace(job.node, job=record.replace(job.node.job, spares=1))
+    job.start_hub()
+    zero, one, two = job.connect(job.backend(0), job.backend(1), job.backend(2))
+    later = [job._pool.submit(two.next_rendezvous)]
+    job.rounds(zero, one)
+    until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [2])
+    assert zero.hosts
+    zero.drain()
+    zero.end_round(lost=False)
+    until_ended(one)
+    later.append(job._pool.submit(one.next_rendezvous))
+    zero.hand_over(timeout=60.0)
+    zero.leave()
+    job._hub.close()
+    of_two, of_one = [waiting.result(60) for waiting in later]
+    assert [of_two.rank, of_one.rank, of_one.world_size] == [0, 1, 2]
+    of_two.store.set("still", "there")
+    assert of_one.store.get("still") == b"there"
+    assert (one.hosts, two.hosts, one.num_nodes_waiting(), one.lost) == (True, False, 0, False)
+
+
+@two_nodes
+def test_a_drained_node_that_nobody_waits_for_leaves_at_once(job: Job) -> None:
+    zero, one = job.connect(job.backend(0), job.backend(1))
+    job.rounds(zero, one)
+    one.drain()
+    zero.drain()
+    zero.end_round(lost=False)
+    until_ended(zero)
+    until_ended(one)
+    zero.hand_over(timeout=1e6)
+
+
+@two_nodes
 def test_the_first_node_hears_when_a_spare_is_gone(job: Job) -> None:
     job.node = replace(job.node, job=record.replace(job.node.job, spares=1))
     job.start_hub()

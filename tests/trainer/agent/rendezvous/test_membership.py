@@ -292,6 +292,60 @@ def test_a_draining_node_is_replaced_once_it_has_left() -> None:
     assert job.group(100.0) == [0, 1, 3]
 
 
+def handing_over() -> Job:
+    """A job of two to three nodes and a spare, whose node 0 was drained and has left its own hub."""
+    job = running(2, 3, 0, 1, 2, spares=1)
+    job.connect(3)
+    job.join(3)
+    job.nodes[0].draining = True
+    assert job.membership.end_round(job.nodes[0])
+    job.membership.retire()
+    job.remove(0)
+    for node in job.nodes.values():
+        node.hub_port = 4711
+    return job
+
+
+def heir(job: Job) -> int | None:
+    found = job.membership.heir
+    return found.index if found else None
+
+
+def test_a_hub_that_ends_forms_no_round_and_names_the_first_node_of_the_last_one() -> None:
+    job = handing_over()
+    job.rejoin(2)
+    assert heir(job) is None, "node 1 still stops its ranks"
+    job.rejoin(1)
+    assert job.group(100.0) == []
+    assert heir(job) == 1
+    assert job.membership.ended == [0]
+    job.nodes[1].draining = True
+    assert heir(job) == 2
+
+
+def test_the_hub_that_takes_over_waits_for_those_that_are_sent_there() -> None:
+    job = handing_over()
+    last = job.membership.known
+    job.membership = Membership(min_nodes=2, max_nodes=3, spares=1, last_call_timeout=3.0, first=False)
+    job.connect(1, 2, 3)
+    for index in (1, 2):
+        job.membership.join(job.nodes[index], known=last, place=index, gone=[0], coming=[1, 2, 3])
+    assert job.group(0.0) == []
+    job.membership.join(job.nodes[3], known=last, gone=[0], coming=[1, 2, 3])
+    assert job.group(0.0) == [3, 1, 2]
+
+
+def test_the_hub_that_takes_over_does_not_wait_forever() -> None:
+    job = handing_over()
+    last = job.membership.known
+    job.membership = Membership(min_nodes=2, max_nodes=3, spares=1, last_call_timeout=3.0, first=False)
+    job.connect(1, 2)
+    for index in (1, 2):
+        job.membership.join(job.nodes[index], known=last, place=index, gone=[0], coming=[1, 2, 3])
+    assert job.group(0.0) == []
+    assert job.group(3.0) == [1, 2]
+
+
 def test_the_first_round_prefers_the_first_nodes_for_a_while() -> None:
     job = Job(2, 2, spares=2)
     job.connect(0, 1, 2, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,19 @@ def test_a_spare_takes_the_ranks_of_node_0(tmp_path: Path) -> None:
         nodes.until(0, "stands by")
         nodes.finish()
         assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("drained", [0, 1])
+def test_a_drained_node_costs_one_round_whether_the_others_meet_at_it_or_not(tmp_path: Path, drained: int) -> None:
+    with Nodes(tmp_path, STEPS, nodes="2", KIT_SPARES="1", PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1, 2)
+        nodes.until(2, "stands by")
+        nodes.until(drained, "world of 2")
+        nodes.signal(drained, signal.SIGTERM)
+        assert nodes.wait(drained) == 75
+        nodes.until(2, f"[rank {drained}]: world of 2")
+        nodes.start(drained)
+        nodes.until(drained, "stands by")
+        nodes.finish()
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+        assert [nodes.output(index).count("world of") for index in (1 - drained, 2)] == [2, 1], nodes.everything()

@@ -86,6 +86,7 @@ class Agent:
     at: Agent | None = None  # whose hub it has joined
     node: Node = field(default_factory=lambda: Node(index=-1, started_at=0.0))
     dead: bool = False
+    drained: bool = False
 
 
 @dataclass(eq=False)
@@ -119,6 +120,8 @@ class Model:
 
     def join(self, one: int, other: int) -> None:
         """An agent joins a hub; it has left another, which may not have noticed."""
+        if self.agents[one].drained:
+            return
         self.leave(one, other)
         agent, host = self.agents[one], self.agents[other]
         before = host.hub._nodes.get(agent.index)
@@ -127,6 +130,7 @@ class Model:
         agent.node = Node(index=agent.index, started_at=id(agent))
         agent.at = host
         host.hub.add(agent.node)
+        agent.node.hub_port = 1
         host.hub.join(agent.node, known=agent.known, place=agent.place, gone=agent.gone)
 
     def leave(self, one: int, _: int) -> None:
@@ -221,6 +225,31 @@ class Model:
         for index in some[other % 2 :]:
             self.tell(index, 0)
 
+    def drain(self, one: int, other: int) -> None:
+        """An agent is drained, and its own hub hands over: of the nodes there, some hear of it, maybe much later."""
+        agent, hub = self.agents[one], self.agents[one].hub
+        if agent.at is not agent or hub._nodes.get(one) is not agent.node or not hub.known:
+            return
+        agent.node.draining = True
+        hub.depart(one, at=agent.node.last)
+        hub.retire()
+        hub.remove(agent.node)
+        self.leave(one, one)
+        agent.drained = True
+        self.hand_over(one, other)
+
+    def hand_over(self, one: int, other: int) -> None:
+        """A hub that has retired tells the nodes that are there who has no vote, and where to go."""
+        host = self.agents[one]
+        if not host.drained or (heir := host.hub.heir) is None:
+            return
+        for node in host.hub.ready:
+            agent = self.agents[node.index]
+            if agent.node is node and agent.at is host and (node.index + other) % 4:
+                number = agent.known[0].number if agent.known else 0
+                agent.gone |= dict.fromkeys(host.hub.ended, number)
+                self.join(node.index, heir.index)
+
     def die(self, one: int, other: int) -> None:
         """An agent is killed with its hub, and another one starts in its place, which knows nothing.
 
@@ -246,6 +275,7 @@ class Model:
 ACTIONS: Sequence[Callable[[Model, int, int], None]] = (
     *(Model.join, Model.join, Model.join, Model.leave, Model.notice, Model.suspect),
     *(Model.form, Model.form, Model.end, Model.tell, Model.tell, Model.tell, Model.settle, Model.claim, Model.die),
+    *(Model.drain, Model.drain, Model.hand_over),
     *(Model.gather, Model.gather, Model.gather, Model.gather),
 )
 

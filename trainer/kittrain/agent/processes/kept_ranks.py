@@ -54,10 +54,15 @@ class LivingRank:
         state = self._state
         return state is not None and state.left == self.rounds
 
-    def leave(self) -> bool:
-        """Tell it that the round is over; returns whether that was possible."""
+    @property
+    def stays(self) -> bool:
+        """Whether it runs and has not left the round, as it was told."""
+        return not self.has_left and self.process.poll() is None
+
+    def leave(self, *, agreed: bool) -> bool:
+        """Tell it that the round is over, or to leave it with all others after a step; returns whether it was told."""
         self.rounds += 1
-        return self._tell({"over": self.rounds})
+        return self._tell({"leave" if agreed else "over": self.rounds})
 
     def begin(self, environ: Mapping[str, str]) -> bool:
         """Tell it which rank it is in the next round; returns whether that was possible."""
@@ -93,15 +98,19 @@ class KeptRanks:
         self._forget(local_rank)
         self._ranks[local_rank] = rank
 
-    def leave(self) -> None:
-        """Tell all that can outlive the round to leave it, and wait until they have, or have not in time."""
+    def leave(self, *, agreed: float | None = None) -> None:
+        """Tell all that can outlive the round to leave it, and wait until they have, or have not in time.
+
+        Args:
+            agreed: seconds in which all ranks of the round may agree after which step; None: others are lost.
+        """
         told = {
             number: one
             for number, one in self._ranks.items()
-            if number not in self._waiting and one.survives and one.leave()
+            if number not in self._waiting and one.survives and one.leave(agreed=agreed is not None)
         }
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while any(not one.has_left for one in told.values()) and time.monotonic() < deadline:
+        deadline = time.monotonic() + (LEAVE_SECONDS if agreed is None else agreed)
+        while any(one.stays for one in told.values()) and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
         self._waiting |= {number for number, one in told.items() if one.has_left}
 

@@ -49,7 +49,9 @@ async def _tell(hub: Hub, key: Key, to: tuple[str, int], address: str) -> None:
             writer.write(session.sign(messages.dump(messages.Serves(address=address, round=hub.round))))
             with suppress(TimeoutError):
                 async with asyncio.timeout(INTERVAL):
-                    await reader.read(1 << 16)
-                    await asyncio.sleep(INTERVAL)
+                    await hub.idle.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0):
+                    await reader.read(1 << 16)  # so that its end is seen
     finally:
         writer.close()

@@ -101,6 +101,13 @@ class Finder:
             waiting(f"waiting for {who} at {host} ({error})")
             port.sleep_backoff(began, nodes=self._nodes)
 
+    def go(self, address: str) -> Opened | None:
+        """Connect to the hub that takes over from the one that this node was connected to; None if that fails."""
+        found = self._ask(address)
+        if found and found.hub.elsewhere:  # its own agent has not been told yet
+            found = self._follow(found, address)
+        return self._settle(found) if found else None
+
     def _round_trip(self) -> Opened | None:
         """Ask each hub that is known, once; after going astray, those that serve come first."""
         idle = []

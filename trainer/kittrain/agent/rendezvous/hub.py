@@ -74,9 +74,14 @@ class Hub:
         self._tasks: set[asyncio.Task[None]] = set()
         self._elsewhere = ""
         self._other: Peer | None = None  # the hub that has told this one that it serves
+        self._own_node = node
+        self._leaving: Peer | None = None  # the agent that this hub ends with, once it waits for that
+        self._heir: Node | None = None  # whose hub takes over then
         self._stuck_since: float | None = None
         self.serves = False  # whether its nodes are in a round, or may form the next one
         self.serving = asyncio.Event()  # the same
+        self.idle = asyncio.Event()  # the opposite
+        self.idle.set()
         self._server = PeerServer(key, self, settings=settings, warn=warn)
         self._membership = membership
         self._hang_detector = hang_detector
@@ -131,7 +136,10 @@ class Hub:
     def connection_lost(self, peer: Peer) -> None:
         """An authenticated peer is gone."""
         if peer is self._other:
-            self._other, self._elsewhere = None, ""
+            self._other = None
+            self._elsewhere = "" if self._heir is None else self._elsewhere
+        if peer is self._leaving:
+            self._leaving = None
         if node := self._nodes.get(peer):
             if node.draining:
                 self._membership.depart(node.index, at=node.last)
@@ -191,13 +199,17 @@ class Hub:
                 node.address, node.port = message.address, message.port
                 node.hub_port = message.hub_port
                 self._peers[node].reachable_at(message.hub_port or message.port)
-                ended = self._membership.join(node, known=message.known, place=message.place, gone=message.gone)
+                ended = self._membership.join(
+                    node, known=message.known, place=message.place, gone=message.gone, coming=message.coming
+                )
                 self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
                 self._changed.set()
             case messages.EndRound(lost=lost, waited=waited):
                 failed = f"timed out after {waited} ms in a collective" if waited else "have failed"
                 reason = f"the ranks of {node.name} {failed if lost else 'were asked to stop'}"
                 self._end_round(self._membership.end_round(node), lost=lost, reason=reason)
+            case messages.Leave():
+                self._leave(node)
             case messages.Fail(ending=ending):
                 self._fail_job(node, replace(ending, node=node.index))
             case _ if node.active:  # else about a former round: RoundEnded is on its way to the node
@@ -237,6 +249,42 @@ class Hub:
         if len(self._resumes) == len(group) and len(found := distinct(self._resumes.values())) > 1:
             self._send(group[0], messages.AllResumes(resumes=found))
 
+    def _leave(self, node: Node) -> None:
+        """The agent of a drained node ends, and takes no part in any further round."""
+        if node.index != self._own_node:  # the end of its connection says the same
+            return
+        node.draining = True
+        self._membership.depart(node.index, at=node.last)
+        self._membership.retire()
+        self._leaving = self._peers.pop(node)
+        del self._nodes[self._leaving]
+        self._hang_detector.remove(node)
+        self._end_round(self._membership.remove(node), lost=True, reason=f"{node.name} was asked to stop")
+        self._changed.set()
+        self._release_failing()
+
+    def _hand_over(self) -> None:
+        """Send all nodes that are ready to the hub that takes over, and let this one's agent end after them."""
+        if self._leaving is None:
+            return
+        members = self._membership
+        staying = [node for node in self._peers if not node.draining]
+        if not staying or members.finished or not members.known:  # only node 0 forms a first round
+            self._leaving.send(messages.HandedOver())
+            self._leaving = None
+            return
+        if self._heir is None or not (self._heir.released or self._heir in self._peers):
+            self._heir = members.heir
+        if self._heir is None:
+            return
+        self._elsewhere = f"{self._heir.address}:{self._heir.hub_port}"
+        coming = sorted(node.index for node in staying)
+        over = messages.HandOver(address=self._elsewhere, gone=members.ended, coming=coming)
+        for node in sorted(staying, key=lambda node: node is not self._heir):
+            if node.ready and not node.released:
+                node.released = True
+                self._send(node, over)
+
     def _remove(self, node: Node, reason: str = LOST) -> None:
         peer = self._peers.pop(node, None)
         if peer:  # else it was removed for its successor
@@ -273,6 +321,7 @@ class Hub:
             self._send(node, messages.JobFinished())
         if self._membership.form_round(now):
             self._begin_round()
+        self._hand_over()
         self._tell_spares()
         self._watch_quorum(now)
 
@@ -282,6 +331,7 @@ class Hub:
         verdict = None if members.group or not members.ready else members.verdict
         self.serves = not self._elsewhere and (bool(members.group) or members.leads)
         (self.serving.set if self.serves else self.serving.clear)()
+        (self.idle.clear if self.serves else self.idle.set)()
         if verdict is None or verdict.granted:
             self._stuck_since = None
             return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
+from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousTimeoutError
 
+from kittrain.agent.rendezvous.connection import Connection, Opened
 from kittrain.agent.rendezvous.finding import Finder, LastRound
 from kittrain.agent.rendezvous.handshake import Key
 from kittrain.agent.rendezvous.hub_rendezvous import HubRendezvous
@@ -57,6 +58,22 @@ class HubBackend:
             found = self._finder.find(deadline=deadline, waiting=waiting)
         except TimeoutError as error:
             raise RendezvousTimeoutError(str(error)) from error
+        self._take(found)
+
+    def go(self, address: str) -> Connection:
+        """Connect to the hub at ``address:port``, to which this node's last one has handed over.
+
+        Raises:
+            RendezvousConnectionError: it could not be reached.
+        """
+        self._own.move("")  # it may be this one
+        found = self._finder.go(address)
+        if found is None:
+            raise RendezvousConnectionError(f"the hub at {address}, which takes over, cannot be reached")
+        self._take(found)
+        return self._connection
+
+    def _take(self, found: Opened) -> None:
         self._connection = found.connection
         self._own.move("" if self.hosts else found.address)
 
@@ -71,8 +88,13 @@ class HubBackend:
             address=local_addr,
             store=self._store,
             own=self._own,
+            go=self.go,
+            hello=self._hello,
         )
-        hello = Hello(node=node.node_index, started_at=self._started_at, first=self._first, pod=node.pod)
-        rendezvous.send(hello)
-        self._first = False
+        rendezvous.send(self._hello())
         return rendezvous
+
+    def _hello(self) -> Hello:
+        node, first = self._node, self._first
+        self._first = False
+        return Hello(node=node.node_index, started_at=self._started_at, first=first, pod=node.pod)

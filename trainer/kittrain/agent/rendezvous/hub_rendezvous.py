@@ -32,6 +32,14 @@ M = TypeVar("M", bound=Message)
 POLL_SECONDS: Final = 1.0  # between two calls of `waiting`
 
 
+class _HandedOverError(RendezvousConnectionError):
+    """The hub ends, and another one takes over."""
+
+    def __init__(self, told: messages.HandOver) -> None:
+        super().__init__(f"another node's hub takes over, at {told.address}")
+        self.told = told
+
+
 class RoundStore:
     """Values that the nodes of a round share, with the methods that torch's elastic agent and the report use.
 
@@ -86,9 +94,11 @@ class HubRendezvous(Rendezvous):
         address: where the other nodes reach this one.
         store: of the ranks, used if this is the first node of a round.
         own: this node's own hub.
+        go: connects to a hub that takes over from this one.
+        hello: the first message of a connection.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a connection to the hub needs
         self,
         connection: Connection,
         settings: RendezvousSettings,
@@ -98,8 +108,12 @@ class HubRendezvous(Rendezvous):
         address: str,
         store: RankStore,
         own: OwnHub,
+        go: Callable[[str], Connection],
+        hello: Callable[[], messages.Hello],
     ) -> None:
         self._connection = connection
+        self._go = go
+        self._hello = hello
         self._settings = settings
         self._last = last
         self._own = own
@@ -119,16 +133,14 @@ class HubRendezvous(Rendezvous):
             RendezvousConnectionError: node 0 is gone.
         """
         last = self._last
-        join = messages.Join(
-            address=self._address,
-            port=self._store.reserve(self._address),
-            hub_port=self._own.listen(self._address),
-            known=last.known,
-            place=last.place,
-            gone=sorted(last.gone),
-        )
-        self.send(join)
-        message = self._wait_for_round()
+        self._join()
+        while True:
+            try:
+                message = self._wait_for_round()
+            except _HandedOverError as error:
+                self._move(error.told)
+            else:
+                break
         self._store.begin(first=message.rank == 0)
         self._round_ended = self._done = self.lost = self.stacks_requested = False
         self._reported = (False, False, False)
@@ -145,6 +157,27 @@ class HubRendezvous(Rendezvous):
             message.size,
             RendezvousStoreInfo(message.address, message.port),
         )
+
+    def _join(self, coming: Sequence[int] = ()) -> None:
+        last = self._last
+        join = messages.Join(
+            address=self._address,
+            port=self._store.reserve(self._address),
+            hub_port=self._own.listen(self._address),
+            known=last.known,
+            place=last.place,
+            gone=sorted(last.gone),
+            coming=coming,
+        )
+        self.send(join)
+
+    def _move(self, told: messages.HandOver) -> None:
+        """Wait for the round at the hub that takes over."""
+        self._last.gone.update(told.gone)
+        self._connection.close()
+        self._connection = self._go(told.address)
+        self.send(self._hello())
+        self._join(told.coming)
 
     def num_nodes_waiting(self) -> int:
         """See the base class: nonzero if the round has ended, which is all that torch's agent uses it for.
@@ -220,6 +253,15 @@ class HubRendezvous(Rendezvous):
         """See the base class."""
         self._connection.close()
 
+    def hand_over(self, *, timeout: float) -> None:
+        """See the base class."""
+        self.send(messages.Leave())
+        deadline = time.monotonic() + timeout
+        while (message := self._receive(max(deadline - time.monotonic(), 0))) and not isinstance(
+            message, messages.HandedOver
+        ):
+            pass  # no other message matters to a node that leaves
+
     def request(self, request: messages.Get) -> messages.Values:
         """Request values of the round's store from the hub.
 
@@ -294,6 +336,8 @@ class HubRendezvous(Rendezvous):
                 raise RendezvousConnectionError(reason)
             case messages.Succession(known=known, successors=successors):
                 self._take(known, successors)
+            case messages.HandOver():
+                raise _HandedOverError(message)
             case messages.Moved() | messages.NoQuorum():
                 self._look_elsewhere(message)
             case messages.StandBy():

@@ -143,6 +143,16 @@ class Rendezvous(RendezvousHandler):
             RendezvousError: node 0 is gone.
         """
 
+    def hand_over(self, *, timeout: float) -> None:
+        """Before leaving for good after a drain: if the others meet here, wait until they meet elsewhere.
+
+        Args:
+            timeout: seconds to wait for that.
+
+        Raises:
+            RendezvousError: nobody is there any more.
+        """
+
     @abstractmethod
     def leave(self) -> None:
         """Leave the rendezvous. No node waits for this one then."""

@@ -103,6 +103,8 @@ class Membership:
         self._known: Known = ()
         self._ended: dict[int, int] = {}  # nodes that have no vote, and the last round's number at that time
         self._claimed: set[int] = set()
+        self._coming: set[int] = set()  # nodes that a hub which ended has sent here
+        self._retired = False
         self._heard: set[Node] = set()  # nodes of the round that are known to have been told of it
         self._replaced: set[tuple[int, float]] = set()  # agents whose places others have taken, while connected
         self.round = 0
@@ -136,7 +138,13 @@ class Membership:
         self._nodes[node.index] = node
 
     def join(
-        self, node: Node, *, known: Sequence[Configuration] = (), place: int | None = None, gone: Iterable[int] = ()
+        self,
+        node: Node,
+        *,
+        known: Sequence[Configuration] = (),
+        place: int | None = None,
+        gone: Iterable[int] = (),
+        coming: Iterable[int] = (),
     ) -> list[Node]:
         """A node is ready for a round.
 
@@ -145,6 +153,7 @@ class Membership:
             known: what it knows of the last round; empty if it was told of none.
             place: its group rank there; None if it was not in it.
             gone: nodes that it has found to have ended.
+            coming: nodes that a hub which ended has sent here, too.
 
         Returns:
             The nodes whose round this ends.
@@ -161,6 +170,7 @@ class Membership:
             node.place = place if node.place is None else node.place
         node.last = max(node.last, known[0].number if known else 0)
         self.depart(*gone, at=node.last)
+        self._coming.update(coming)
         ended = self.end_round(node)
         node.ready, node.done = True, False
         return ended
@@ -212,6 +222,31 @@ class Membership:
         here = {node.index for node in self._nodes.values() if node.last}
         one = succession.verdict(self._known, here=here, ended=self._ended, claimed=self._claimed)
         return bool(self._known) and one.granted
+
+    def retire(self) -> None:
+        """This hub ends: no round is formed here any more, so another one may be told who has no vote."""
+        self._retired = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether the ranks of a whole round have succeeded."""
+        return self._finished
+
+    @property
+    def ended(self) -> list[int]:
+        """The nodes of the last round, or of those before it that may still decide, that have no vote there."""
+        return sorted(index for index, last in self._ended.items() if self.round and last >= self.round)
+
+    @property
+    def heir(self) -> Node | None:
+        """The node whose hub takes over once this one ends; None while a node of the last round stops its ranks.
+
+        The nodes of that round come first, as they decide what follows, then those that stand by.
+        """
+        if self.group or self._is_stopping():
+            return None
+        left = [node for node in self._nodes.values() if node.ready and node.hub_port and not node.draining]
+        return min(left, key=lambda node: (not node.in_last_round, node.place or 0, node.index), default=None)
 
     def follow(self) -> None:
         """There was a round elsewhere: the first one is not formed here."""
@@ -269,7 +304,7 @@ class Membership:
 
     def form_round(self, now: float) -> bool:
         """Form the next round if that is possible now; returns whether it was formed."""
-        if self.group:
+        if self.group or self._retired:
             return False
         ready = self._ready()
         if len(ready) < self.min_nodes or self._is_stopping() or self._better_may_come(ready, now):
@@ -280,6 +315,7 @@ class Membership:
         self.round += 1
         self._known = (succession.configuration(self.round, [node.index for node in self.group]), *self._known)
         self._heard.clear()
+        self._coming.clear()
         for place, node in enumerate(self.group):
             node.active, node.place, node.last = True, place, self.round
         self._size = self._expected = len(self.group)
@@ -297,7 +333,7 @@ class Membership:
         """Whether a last call may bring more nodes or, for the first round, those that are no spares."""
         if len(ready) < self.max_nodes:
             here = sum(node.in_last_round for node in self._nodes.values()) if self.round else len(ready)
-            waits = here < self._expected
+            waits = here < self._expected or not self._coming.issubset(node.index for node in ready)
         else:
             waits = not self.round and ready[self.max_nodes - 1].index >= self.max_nodes
         return waits and not self._last_call_is_over(now)

@@ -44,7 +44,8 @@ class Hello(Message):
 class Join(Message):
     """Ready for a round: where its first rank's store and its own hub would listen, and what it knows of the last one.
 
-    ``place`` is its group rank in that, ``gone`` nodes that have ended since.
+    ``place`` is its group rank in that, ``gone`` nodes that have ended since, ``coming`` those that a hub which
+    ended has sent here.
     """
 
     address: str
@@ -53,11 +54,17 @@ class Join(Message):
     known: Sequence[Configuration] = ()
     place: Count | None = None
     gone: Sequence[Count] = ()
+    coming: Sequence[Count] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drain(Message):
     """The node was asked to stop, and has asked its ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leave(Message):
+    """Its ranks have stopped after a drain, and its agent ends; to its own hub, which ends with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +191,23 @@ class Moved(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandOver(Message):
+    """This hub ends, and the next round is formed at another one, ``address:port``.
+
+    ``gone`` are nodes of the last round that have ended, ``coming`` those that are sent there.
+    """
+
+    address: str
+    gone: Sequence[Count] = ()
+    coming: Sequence[Count] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandedOver(Message):
+    """To the node that leaves: nobody needs this hub any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoQuorum(Message):
     """The nodes that are here may not form a round: try elsewhere."""
 
@@ -292,7 +316,7 @@ FROM_NODES: Final[Table] = {
     kind.__name__: kind
     for kind in (
         *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, Look),
-        *(OwnAlone, OwnResume, KeepAlive, Fail, Serves),
+        *(OwnAlone, OwnResume, KeepAlive, Fail, Serves, Leave),
     )
 }
 FROM_HUB: Final[Table] = {
@@ -301,6 +325,8 @@ FROM_HUB: Final[Table] = {
         Round,
         Succession,
         Moved,
+        HandOver,
+        HandedOver,
         NoQuorum,
         RoundEnded,
         Values,

@@ -207,10 +207,13 @@ class NodeAgent(ElasticAgent):
             self._kept.add(number, LivingRank(process=process, files=files))
         return process
 
-    def _stop(self, timeout: float, *, all_of_them: bool) -> None:
-        """Stop the ranks, in so many seconds; unless it is all of them, those go on that can."""
+    def _stop(self, timeout: float, *, all_of_them: bool, agreed: bool = False) -> None:
+        """Stop the ranks, in so many seconds; unless it is all of them, those go on that can.
+
+        ``agreed``: they end the round together, after a step.
+        """
         if self._kept and not all_of_them:
-            self._kept.leave()
+            self._kept.leave(agreed=timeout if agreed else None)
             self._ranks.stop(timeout, but=self._kept.pids)
             self._logs.finish([one.files.rank for one in self._kept.waiting.values()])
         else:
@@ -331,20 +334,25 @@ class NodeAgent(ElasticAgent):
         self._finish_watch()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
-        self.shutdown()
+        self._shut_down(goes_on=True)
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
             self._drain.reason = self._drained(self._failures(worker_group))
         self._reporter.recovery.mark("stop")
 
     def shutdown(self) -> None:
         """See the base class: at once if ranks are lost, else within the grace period."""
+        self._shut_down(goes_on=False)
+
+    def _shut_down(self, *, goes_on: bool) -> None:
+        """Stop the ranks; if this agent goes on, those of them go on that can."""
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         drained = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes()
         agreed = drained or not self._handler.lost
         timeout = max(self._stop_timeout - self._drain.age(), 0.0) if agreed else LOST_STOP_TIMEOUT
         waiting = bool(self._kept and self._kept.waiting)  # then the hub's word that the round is over is on its way
-        self._stop(timeout, all_of_them=drained or not (self._handler.lost or waiting))
+        together = goes_on and agreed and not drained and not waiting
+        self._stop(timeout, all_of_them=drained or not (together or self._handler.lost or waiting), agreed=together)
 
     def exit_barrier(self) -> None:
         """Wait until the ranks of all nodes are done: the store and the hub must outlive them, however long that takes.

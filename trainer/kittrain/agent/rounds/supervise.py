@@ -20,7 +20,7 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.ranks import Starter
 from kittrain.agent.processes.zygote import Zygote
 from kittrain.agent.rendezvous.hub_backend import HubBackend
-from kittrain.agent.rendezvous.interface import LOST, JobEnded
+from kittrain.agent.rendezvous.interface import LOST, JobEnded, Rendezvous
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.failure_message import GivenUpError
 from kittrain.agent.report.history import History
@@ -39,6 +39,7 @@ from kittrain.system.console import log
 
 REJOIN_INTERVAL: Final = 0.1  # seconds between two attempts to join
 NOTIFY_TIMEOUT: Final = 10.0  # seconds to notify the others that the job has failed
+HAND_OVER_TIMEOUT: Final = 10.0  # seconds that a drained node waits for the others, which meet at it
 YIELD_TIMEOUT: Final = 30.0  # seconds after which a node beyond the minimum makes room for an unscheduled node 0
 
 
@@ -207,7 +208,15 @@ class Supervisor:
             return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
         finally:
             self._joined = agent.joined
+            if self._drain.requested and backend.hosts:
+                self._hand_over(rendezvous)
             rendezvous.leave()
+
+    def _hand_over(self, rendezvous: Rendezvous) -> None:
+        """Have the others meet at another node's hub before this one's ends: their next round would be lost with it."""
+        left = self._node.grace_period - KILL_RESERVE - self._drain.age()
+        with suppress(*LOST):
+            rendezvous.hand_over(timeout=min(max(left, 1.0), HAND_OVER_TIMEOUT))
 
     def _connect(self, backend: HubBackend, deadline: float) -> Ending | None:
         """Connect to node 0, or end to make room for it."""

@@ -59,6 +59,7 @@ class Session:
         cursor: of the data, after the last step.
         report: progress.
         entered: whether there is a state to train on.
+        lives_on: whether this rank goes on in the next round if a round ends in agreement, unless it is asked to end.
 
     Raises:
         ValueError: there are no steps between snapshots.
@@ -80,6 +81,7 @@ class Session:
         if every < 1:
             raise ValueError(f"a snapshot every {every} steps: it needs to be 1 or more")
         self._world = world
+        self._rounds = world.rounds
         self._order = order
         self._schedule = SnapshotSchedule(world.env, every=every)
         memory_every = world.env.job.snapshots.memory_every_steps
@@ -95,7 +97,7 @@ class Session:
         self._begin = self.cursor = Cursor()
         self._brought = brought
         self._agreed: Brought | None = None
-        self.entered = False
+        self.entered = self.lives_on = False
         self._plan = plan
         self.report = ProgressReporter(world, plan)
 
@@ -112,7 +114,7 @@ class Session:
 
     def _restore(self) -> Cursor:
         """The state of ranks that have outlived their round, or the newest saved one; returns its data cursor."""
-        if self._world.rounds is not None:
+        if self._rounds is not None:
             self._agreed = self._snapshots.outlive(self._brought, self._forget)
             if self._agreed is not None and self._agreed.cursor is not None:
                 return self._agreed.cursor
@@ -175,7 +177,7 @@ class Session:
     def message(self) -> StepMessage:
         """What this rank sends with its next step."""
         return StepMessage.of(
-            stop=self._request.requested,
+            stop=self._request.requested or (self._rounds is not None and self._rounds.asked),
             written=self._snapshots.written,
             due=self._schedule.time_due,
             copied=self._snapshots.memory_ready,
@@ -324,6 +326,9 @@ class Session:
         without = f", without a snapshot of it: the last one is of step {last}" if lost else ""
         self._world.print(f"stopping at step {self.steps}, as requested{without}")
         self._world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
+        if self.lives_on and self._rounds is not None:
+            self._world.heartbeat.survives(can=True)
+            self._rounds.leave(lambda: self._request.requested)
         raise Drained
 
     def _report(self, steps: list[Step]) -> None:

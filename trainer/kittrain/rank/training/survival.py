@@ -22,7 +22,7 @@ from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.replica_state import living
 from kittrain.rank.world.replicas import DDPOptions
-from kittrain.rank.world.rounds import obstacle
+from kittrain.rank.world.rounds import RoundLeftError, obstacle
 
 SETTLE_SECONDS: Final = 1.0  # for a snapshot that this rank publishes
 
@@ -99,6 +99,8 @@ class Survival:
     def outlives(self, error: RuntimeError, session: Session) -> bool:
         """Whether the error came because the round is over, and this rank goes on."""
         rounds = self._world.rounds
+        if isinstance(error, RoundLeftError):  # what it has is in a snapshot, too
+            return True
         return self._within and rounds is not None and rounds.ended_by(error) and session.settle(SETTLE_SECONDS)
 
     def rejoin(self, session: Session) -> Brought:
@@ -130,7 +132,7 @@ class Survival:
         if within:
             self._before = [buffer.clone() for buffer in self._state.buffers()]
         if self._possible:
-            self._world.heartbeat.survives(within)
+            self._world.heartbeat.survives(can=within)
 
     def _obstacle(self) -> str:
         """Why this rank could not outlive its round; empty if it can."""

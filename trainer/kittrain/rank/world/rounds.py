@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -47,6 +47,10 @@ class RoundOverError(RuntimeError):
     """The agent has ended the round of this rank."""
 
 
+class RoundLeftError(RoundOverError):
+    """All ranks have finished the same step, and this one goes on in the next round."""
+
+
 class Rounds:
     """The rounds of this rank's process, one after the other.
 
@@ -60,6 +64,7 @@ class Rounds:
         self._heartbeat = heartbeat
         self._changed = threading.Condition()
         self._ended = self._left = 0  # rounds that the agent has ended, and that this rank knows to be over
+        self._asked = 0  # the round that the agent wants to end in agreement
         self._told = True  # whether the main thread is where it can be told that its round is over
         self._next: Mapping[str, str] | None = None
         self._before: frozenset[int] = frozenset()  # the sockets of this process before its group had any
@@ -75,6 +80,25 @@ class Rounds:
         """Whether the agent has ended the round that this rank is in."""
         return self._ended > self._left
 
+    @property
+    def asked(self) -> bool:
+        """Whether the agent has asked this rank to leave its round together with all others, after a step."""
+        return self._asked > self._left
+
+    def leave(self, stopping: Callable[[], bool]) -> None:
+        """After a step that is the last one of all ranks: wait for the agent's word that the round ends.
+
+        Args:
+            stopping: whether this rank has to end instead.
+
+        Raises:
+            RoundLeftError: it does; it is not raised if this rank has to end.
+        """
+        while not stopping():
+            if self.asked or self.over:
+                raise RoundLeftError("the round has ended in agreement")
+            time.sleep(POLL_SECONDS[0])
+
     def check(self) -> None:
         """Between two steps: a rank that is alone in its group is told by no collective.
 
@@ -87,10 +111,11 @@ class Rounds:
     def ended_by(self, error: RuntimeError) -> bool:
         """Whether an error came because the round is over; waits for the agent if peers were lost."""
         self._told = True
-        if not self.over and Failure(rank=0, exit_code=1, error=of_error(error), time=0).kind != "peer":
+        ends = self.over or self.asked
+        if not ends and Failure(rank=0, exit_code=1, error=of_error(error), time=0).kind != "peer":
             return False
         with self._changed:
-            return self._changed.wait_for(lambda: self.over, END_SECONDS)
+            return self._changed.wait_for(lambda: self.over or self.asked, END_SECONDS)
 
     def next(self) -> Mapping[str, str]:
         """Leave the group, and wait for the next round; returns the variables that this rank has there."""
@@ -100,6 +125,9 @@ class Rounds:
             dist.destroy_process_group()
         self._heartbeat.renew()
         self._heartbeat.beat(Phase.JOINING)
+        if self.asked:
+            self._ended = max(self._ended, self._asked)
+            self._heartbeat.left(self._ended)
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None)
             assert self._next is not None
@@ -165,6 +193,10 @@ class Rounds:
                 order = json.loads(line)
                 if "over" in order:
                     self._end(order["over"])
+                elif "leave" in order:
+                    with self._changed:
+                        self._asked, self._next = order["leave"], None
+                        self._changed.notify_all()
                 else:
                     with self._changed:
                         self._next = order["round"]
