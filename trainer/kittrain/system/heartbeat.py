@@ -371,16 +371,29 @@ class HeartbeatState:
             **seen,
         )
 
+    def before(self, began: float) -> bool:
+        """Whether it still shows the round before: its rank lives on, and has not left that one.
+
+        Args:
+            began: when this round's ranks were started, in ``time.monotonic()``.
+        """
+        # A rank that waits for its round has joined before it began; it prepares once it knows which one it is.
+        return any(0.0 < moment < began for moment in self.first[Phase.PREPARING :])
+
     def phases(self, began: float, now: float) -> dict[Phase, float]:
         """The seconds in each phase from the start of the rank to now; together they are all of that time.
 
         Args:
-            began: when the rank was started, in ``time.monotonic()``.
+            began: when the rank was started, or the round that it lives on in, in ``time.monotonic()``.
             now: the same clock.
         """
+        if self.before(began):
+            return {Phase.STARTING: max(now - began, 0.0)}
         if self.since and self.phase is not Phase.SCRIPT:
             found = {phase: self.spent[phase] for phase in Phase if phase and self.spent[phase]}
             found[self.phase] = found.get(self.phase, 0.0) + max(now - self.since, 0.0)
+            if (joined := self.first[Phase.JOINING]) and Phase.JOINING in found:  # its wait for this round is no part
+                found[Phase.JOINING] = max(found[Phase.JOINING] - max(began - joined, 0.0), 0.0)
             return {Phase.STARTING: max(now - began - sum(found.values()), 0.0), **found}
         reached = [(began, Phase.STARTING)]
         for phase in (Phase.JOINING, Phase.PREPARING, Phase.SCRIPT):

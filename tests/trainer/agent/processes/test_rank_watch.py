@@ -254,6 +254,37 @@ def test_a_rank_that_lives_on_has_reached_nothing_of_its_new_round(ranks: Ranks)
     assert ranks.watch.reached(Phase.SYNCING) == before + 4.0
 
 
+def test_what_a_rank_that_lives_on_did_in_the_round_before_counts_in_that_one_only(ranks: Ranks) -> None:
+    ranks.beat(Phase.JOINING)
+    ranks.beat(Phase.PREPARING)
+    ranks.step(1, 100.0)
+    ranks.watch.begin(ranks.ranks)
+    ranks.rest(2.0)  # they have not noticed that their round is over
+    assert ranks.watch.phases() == {Phase.STARTING: 2.0}
+    assert ranks.watch.last == (Phase.STARTING, 1, 0.0)
+    for heartbeat in ranks.heartbeats:
+        heartbeat.renew()
+        heartbeat.beat(Phase.JOINING)
+    ranks.rest(3.0)
+    ranks.beat(Phase.PREPARING)
+    ranks.rest(4.0)
+    ranks.step(2, 5.0)
+    assert ranks.watch.phases() == {Phase.STARTING: 2.0, Phase.JOINING: 3.0, Phase.PREPARING: 4.0, Phase.FORWARD: 5.0}
+
+
+def test_the_time_in_which_a_rank_waited_for_its_round_is_no_part_of_that(ranks: Ranks) -> None:
+    for heartbeat in ranks.heartbeats:
+        heartbeat.renew()
+        heartbeat.beat(Phase.JOINING)
+    ranks.rest(100.0)
+    ranks.watch.begin(ranks.ranks)
+    ranks.rest(3.0)
+    assert ranks.watch.phases() == {Phase.STARTING: 0.0, Phase.JOINING: 3.0}
+    ranks.beat(Phase.PREPARING)
+    ranks.rest(1.0)
+    assert ranks.watch.phases() == {Phase.STARTING: 0.0, Phase.JOINING: 3.0, Phase.PREPARING: 1.0}
+
+
 def test_steps_of_the_librarys_loop_count_as_well(ranks: Ranks) -> None:
     for number in range(1, 20):
         ranks.step(number, 3.0)

@@ -266,7 +266,9 @@ class RankWatch:
         """The phase and the step of the rank that has been still for longest, and the busy seconds of the slowest."""
         beats = [rank.beat for rank in self._ranks.values()]
         stillest = min(beats, key=lambda beat: beat.since)
-        return stillest.phase, max(beat.step for beat in beats), max(beat.busy for beat in beats)
+        phase = Phase.STARTING if stillest.before(self._began) else stillest.phase
+        busy = max(0.0 if beat.before(self._began) else beat.busy for beat in beats)
+        return phase, max(beat.step for beat in beats), busy
 
     @property
     def moved(self) -> float:
