@@ -48,7 +48,7 @@ def job_or_mirror(function: F) -> F:
     """As ``named_job``, but ``NAME`` may be an object store's address; the command gets ``name`` and ``connect``."""
 
     def check(context: click.Context, argument: click.Parameter, given: str) -> str:
-        return given if is_mirror(given) else _job_name(context, argument, given)
+        return _address(given) if is_mirror(given) else _job_name(context, argument, given)
 
     name = click.argument("name", metavar="NAME|s3://...", shell_complete=_complete_jobs, callback=check)
     decorated: F = _decorated(target_options(function), (name, namespace_option))
@@ -58,6 +58,22 @@ def job_or_mirror(function: F) -> F:
 def is_mirror(name: str) -> bool:
     """Whether this names the copy of snapshots in an object store, and no job."""
     return name.startswith("s3://")
+
+
+def _address(given: str) -> str:
+    """A mirror's address, checked before an object store is asked, which would tell of credentials first."""
+    from kitjob.fields import is_mirror_url
+
+    address = given.rstrip("/")
+    if not is_mirror_url(address):
+        bucket, _, prefix = given.removeprefix("s3://").partition("/")
+        wrong = (
+            "it lacks the bucket" if not bucket else "it lacks the prefix" if not prefix.strip("/") else "no such name"
+        )
+        raise click.BadParameter(
+            f"{given!r}: {wrong}; a mirror's address is s3://BUCKET/PREFIX, as in snapshots.mirror"
+        )
+    return address
 
 
 def member_option(spelling: str, *names: str, **attributes: Any) -> Callable[[F], F]:
@@ -101,8 +117,8 @@ def namespace_option(function: F) -> F:
         metavar="NAME",
         envvar="KITCTL_NAMESPACE",
         callback=_namespace,
-        default_text="the profile's, or the context's",
-        help="Namespace of the job.",
+        default_text="profile's or context's",
+        help="Its namespace.",
     )(function)
 
 
@@ -166,15 +182,15 @@ _TARGET = (
         metavar="[local|cluster]",
         shell_complete=_complete_targets,
         envvar="KITCTL_TARGET",
-        default_text="cluster if there is a kubeconfig",
-        help="Where the job runs: on this machine, or on the kubeconfig's cluster.",
+        default_text="cluster, if any",
+        help="Where the job runs.",
     ),
     option(
         "--context",
         group="Target",
         metavar="NAME",
         envvar="KITCTL_CONTEXT",
-        default_text="the current one",
+        default_text="current",
         help="Context of the kubeconfig.",
     ),
     option(
@@ -182,7 +198,7 @@ _TARGET = (
         group="Target",
         type=click.Path(exists=True, dir_okay=False),
         envvar="KITCTL_KUBECONFIG",
-        default_text="$KUBECONFIG, ~/.kube/config",
+        default_text="kubectl's",
         help="Kubeconfig file.",
     ),
 )

@@ -14,6 +14,7 @@ from kitjob.record import SENT, Record
 
 _PART: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_PART}(\.{_PART})*"  # as in Kubernetes, which does not limit the parts
+_MIRROR: Final = r"s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=-]+)+"
 _WORD: Final = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"  # of labels, and of names with the same grammar
 _SPAN: Final = r"0|([0-9]{1,9}[dhms]){1,4}"  # 12 is seconds to some, minutes or hours to others
 _ENV_NAME: Final = r"[A-Za-z_][A-Za-z0-9_.-]*"
@@ -58,6 +59,11 @@ def is_name(text: str) -> bool:
     return re.fullmatch(_SUBDOMAIN, text) is not None
 
 
+def is_mirror_url(text: str) -> bool:
+    """Whether this is the address of a mirror of snapshots, with its bucket and its prefix."""
+    return re.fullmatch(_MIRROR, text) is not None
+
+
 Kind: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9]*$", examples=("auto",))]
 Duration: TypeAlias = Annotated[str, Meta(pattern=DURATION, examples=("90s", "1h30m"))]
 Timeout: TypeAlias = Annotated[str, Meta(pattern=TIMEOUT, examples=("auto", "10m"))]
@@ -82,9 +88,7 @@ Image: TypeAlias = Annotated[
 IndexUrl: TypeAlias = Annotated[
     str, Meta(pattern=r"^((https?|file)://[^ ]+)?$", examples=("https://index.example/simple",))
 ]
-MirrorUrl: TypeAlias = Annotated[
-    str, Meta(pattern=r"^(s3://[a-z0-9][a-z0-9.-]+(/[A-Za-z0-9_.=-]+)+)?$", examples=("s3://bucket/prefix",))
-]
+MirrorUrl: TypeAlias = Annotated[str, Meta(pattern=rf"^({_MIRROR})?$", examples=("s3://bucket/prefix",))]
 Domain: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=("cluster.local",))]
 ObjectName: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SUBDOMAIN})?$", max_length=253, examples=("my-name",))]
 GivenName: TypeAlias = Annotated[str, Meta(pattern=rf"^{_SUBDOMAIN}$", max_length=253, examples=("my-name",))]
