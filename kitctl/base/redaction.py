@@ -21,28 +21,48 @@ NAME: Final = r"(?i)_KEY(_|$)|API_?KEY|TOKEN(?!IZ|S(_|$))|SECRET|PASSW(OR)?D|PAS
 # Values: the prefixes that providers use so that scanners can find them.
 VALUE: Final = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----"
-    r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox[abpr]-|npm_|dckr_pat_|pypi-AgE|AIza)[A-Za-z0-9_-]{16}"
+    r"|\b(gh[opsur]_|github_pat_|glpat-|hf_|sk-|[rs]k_live_|xox[abpr]-|xapp-|npm_|dckr_pat_|pypi-AgE|AIza|ya29\.)[A-Za-z0-9_-]{16}"
+    r"|\bdapi[0-9a-f]{32}\b|hooks\.slack\.com/services/\w+/\w+/\w+"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\."
 )
 # In a URL: user:password@, or a long name alone, which is a token. pip replaces ${NAME} by a variable.
-URL_LOGIN: Final = r"://([^/@\s]*:(?!\$\{)[^/@\s]+|(?!\$\{)[^/@:\s]{20,})@"
+URL_LOGIN: Final = r"://([^/@\s]*:(?!\$\{)[^/\s?#]+|(?!\$\{)[^/@:\s]{20,})@"
 _KEY_BLOCK: Final = r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 # In names of any spelling, as in `api-key`, `X-Amz-Signature` and `client-key-data`.
 _WORD: Final = (
     r"(?i)api[_-]?key|access[_-]?key|secret|passw(or)?d|passphrase|credential|client-(key|certificate)-data"
-    r"|private[_-]?key|signature|(?<![a-z])token(?!s|iz)|[_-]key(?![a-z])"
+    r"|private[_-]?key|account[_-]?key|signature|(?<![a-z])token(?!s|iz)|[_-]key(?![a-z])"
+    r"|(?<![a-z])(auth|sig|authorization|cookie)(?![a-z])|(?<![a-z])(?<!forward[_-])(?<!backward[_-])pass(?![a-z_-])"
+)
+# A tokenizer's words, in settings and in what a training prints.
+_TOKENIZER: Final = (
+    r"(?i)\b(pad|eos|bos|unk|mask|sep|cls|special|image|additional|num|max|min|new|per)_tokens?"
+    r"|\btoken_?(count|ids?|loss|acc(uracy)?|len(gth)?|types?|embeddings?)(?![a-z])"
 )
 # In each line that has any of it: most have not, and are not searched for the rest.
-_LIKELY: Final = r"(?i)key|token|secret|passw|passphrase|credential|signature|bearer|basic|cert|://|eyj|akia|asia"
-_PREFIXES: Final = r"gh[opsur]_|github_pat_|glpat-|hf_|sk-|xox|npm_|dckr_pat_|pypi-|AIza"
+_LIKELY: Final = r"(?i)key|token|secret|pass|credential|sig|auth|cookie|bearer|basic|cert|://|eyj|akia|asia"
+_PREFIXES: Final = (
+    r"gh[opsur]_|github_pat_|glpat-|hf_|sk-|k_live_|xox|xapp-|npm_|dckr_pat_|pypi-|AIza|ya29|dapi|hooks\."
+)
 # As YAML has a variable: its name in one line, its value in the next.
 _PAIR: Final = r"(?P<name>name:\s*[\"']?(?P<key>[\w.-]{1,80})[\"']?)(?P<sign>\s*\n\s*-?\s*value:\s*)(?P<value>[^\n]+)"
+# A value in the lines after its name, as YAML and JSON have it.
+_BELOW: Final = (
+    r"(?P<name>(?<![\w.-])(?P<key>[\w.-]{1,80})[\"']?)"
+    r"(?P<sign>[ \t]*:[ \t]*(?:[|>][-+]?[ \t]*\n[ \t]+|\n\s*(?=[\"'])))(?P<value>[^\n]+)"
+)
 # A name and the sign after it; then its value. Names are tried at their beginnings alone: a line may have megabytes.
 _ASSIGNED: Final = r"(?<![\w.-])(?P<name>[\w.-]++)\\?[\"']?[ \t]{0,8}[=:][ \t]{0,8}"
 _OPTION: Final = r"(?<![^\s\"'])--?(?P<name>[\w-]++)[ \t]+(?![\s-])"
 _CONTENT: Final = r"(?P<quote>\\?[\"'])(?P<quoted>.*?)(?:(?P=quote)|$)|(?P<bare>[^\s,;&'\"\]}<>\\]+)"
 _HEADER: Final = r"(?i)\b(?P<name>Bearer|Basic)(?P<sign>\s+)(?P<value>[A-Za-z0-9._~+/=-]{8,})"
+# All of these, whatever their scheme, and a .netrc's words.
+_WHOLE_HEADER: Final = (
+    r"(?i)(?<![\w\"'-])(?P<name>(?:proxy-)?authorization|(?:set-)?cookie)(?P<sign>:\s*(?:(?:bearer|basic|token)\s+)?)"
+    r"(?P<value>[^\s\"'][^\"']*)"
+)
+_NETRC: Final = r"(?P<name>\blogin\s+\S+\s+password)(?P<sign>\s+)(?P<value>\S+)"
 # A token that was cut short.
 _CUT: Final = r"\b(?:gh[opsur]_|github_pat_|glpat-|hf_|sk-|npm_|dckr_pat_|pypi-|AKIA|eyJ)[A-Za-z0-9_.-]{4,}(?=…|\.\.\.)"
 _SHELL: Final = r"\$\{?\w+\}?"  # a variable's name in place of its value: no secret
@@ -69,8 +89,13 @@ class Redactor:
         if "PRIVATE KEY" in text:
             text = re.sub(_KEY_BLOCK, self._marked, text, flags=re.DOTALL)
         if "value:" in text:
-            text = re.sub(_PAIR, lambda found: self._named(found) if is_secret_name(found["key"]) else found[0], text)
+            text = self._of_keys(_PAIR, text)
+        if ":" in text and "\n" in text:
+            text = self._of_keys(_BELOW, text)
         return "\n".join(map(self._line, text.split("\n")))
+
+    def _of_keys(self, pattern: str, text: str) -> str:
+        return re.sub(pattern, lambda found: self._named(found) if is_secret_name(found["key"]) else found[0], text)
 
     def _line(self, text: str) -> str:
         if not (re.search(_LIKELY, text) or re.search(_PREFIXES, text)):
@@ -78,7 +103,8 @@ class Redactor:
         if "://" in text:
             text = re.sub(URL_LOGIN, lambda found: f"://{self._marked(found)}@", text)
         text = re.sub(rf"(?:{VALUE})[A-Za-z0-9._~+/=-]*|{_CUT}", self._marked, text)
-        text = re.sub(_HEADER, self._named, text)
+        for pattern in (_WHOLE_HEADER, _HEADER, _NETRC):
+            text = re.sub(pattern, self._named, text)
         for pattern in (_ASSIGNED, _OPTION):
             text = self._without(text, pattern)
         return text
@@ -162,7 +188,8 @@ def secrets_of(value: Any) -> set[str]:
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable, an option or a key of that name holds a secret."""
-    return name not in _REFERENCES and bool(re.search(NAME, name) or re.search(_WORD, name))
+    rest = re.sub(_TOKENIZER, "", name)
+    return name not in _REFERENCES and bool(re.search(NAME, rest) or re.search(_WORD, rest))
 
 
 def _assigned(text: str) -> set[str]:

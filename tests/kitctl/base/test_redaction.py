@@ -31,6 +31,18 @@ SECRET = "s3cr3t-Value.42"
         f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}",
         f"{'x' * 5000} token={SECRET}",
+        f"Authorization: token {SECRET}",
+        f"Proxy-Authorization: Digest username=ada, response={SECRET}",
+        f"{{'Authorization': 'token {SECRET}'}}",
+        f"Cookie: a=1; session={SECRET}",
+        f"https://store.example/data?sv=2024&sig={SECRET}",
+        f"DefaultEndpointsProtocol=https;AccountKey={SECRET};EndpointSuffix=x",
+        f"machine api.example login ada password {SECRET}",
+        f"postgres://ada:p@{SECRET}@host/database",
+        f"DB_PASS={SECRET}",
+        f"train.py --auth {SECRET}",
+        f"password: |\n  {SECRET}\nlr: 1",
+        f'{{"password":\n  "{SECRET}"}}',
     ],
 )
 def test_a_secret_is_taken_out_by_its_name_or_its_place(text: str) -> None:
@@ -51,6 +63,9 @@ def test_a_secret_is_taken_out_by_its_name_or_its_place(text: str) -> None:
         "xoxb-1234567890-abcdefghij",
         "glpat-" + "x" * 20,
         "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+        "sk_live_" + "a1" * 12,
+        "ya29." + "a0" * 20,
+        "dapi" + "0123456789abcdef" * 2,
     ],
 )
 def test_a_token_is_taken_out_by_its_shape_also_where_it_was_cut_short(token: str) -> None:
@@ -70,6 +85,11 @@ def test_a_token_is_taken_out_by_its_shape_also_where_it_was_cut_short(token: st
         "https://index.example:8080/simple?page=2",
         "see https://example.com/a@b and user@example.com",
         "resumed at step 300: 12 steps lost",
+        "token_count=123456789 pad_token='<pad_word>' eos_token_id: 1234567 token_loss=2.3145678",
+        "forward_pass: 12.345678 backward_pass=23.4567891 PWD=/home/ada/project",
+        "author: ada_lovelace, design: modern_one, authors=ada_lovelace",
+        "password:\nepochs: 30\n",
+        "http://host.example:80/a?x=1&y=ada@example",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
