@@ -18,12 +18,48 @@ GROUPS: Final = (
     *("Job", "Resources", "Environment", "Snapshots", "Scheduling", "Failures", "Network"),
     *("Fault", "Filter", "Submit", "Wait", "Target", "Output", "Other"),
 )
-# What the help of a command with many options shows: the options by what they are for.
+# What the help of a command with many options shows: the options by what they are for, each in one line of 80 columns.
 _EVERYDAY: Final = (
-    ("Job", ("name", "image", "workdir", "requirements", "env", "workload", "file", "set")),
-    ("Nodes", ("nodes", "gpus-per-node", "procs-per-node", "memory")),
-    ("Run", ("resume", "replace", "follow", "dry-run")),
-    ("Where", ("target", "namespace", "output", "help-all")),
+    (
+        "Job",
+        {
+            "name": "Name of the job; by default from the script's name.",
+            "image": "Any image with torch 2.6; by default PyTorch's own.",
+            "workdir": "Folder to send; the ranks' working folder.",
+            "requirements": "Packages to install, as in requirements.txt.",
+            "env": "KEY=VALUE; KEY alone copies it from your shell.",
+            "workload": "One of kitctl's, such as mnist, instead of a script.",
+            "file": "Job file (- for stdin); flags override it.",
+            "set": "Any field of the job file, as in snapshots.keep=5.",
+        },
+    ),
+    (
+        "Nodes",
+        {
+            "nodes": "2:4 is elastic, 8+1 has a spare.  [default: 1]",
+            "gpus-per-node": "GPUs per node.  [default: 0]",
+            "procs-per-node": "Ranks per node; auto: one per GPU.",
+            "memory": "Of a pod, as in 8Gi; no limit by default.",
+        },
+    ),
+    (
+        "Run",
+        {
+            "resume": "Continue from the snapshots of a job of this name.",
+            "replace": "Delete a job of this name first, not its snapshots.",
+            "follow": "Print the ranks' logs until the job ends.",
+            "dry-run": "Print what would be applied, and change nothing.",
+        },
+    ),
+    (
+        "Where",
+        {
+            "target": "The cluster, if there is a kubeconfig.",
+            "namespace": "Namespace of the job.",
+            "output": "Output format.",
+            "help-all": "Show all options and examples, and exit.",
+        },
+    ),
 )
 _EXAMPLES: Final = 4
 _ALL: Final = "kitctl.help_all"  # in a context: whether help shows all options
@@ -131,7 +167,7 @@ class Command(click.Command):
 
 
 class LongCommand(Command):
-    """A command with so many options that its help shows those of ``EVERYDAY``, and ``--help-all`` all of them."""
+    """A command with so many options that its help shows those of ``_EVERYDAY``, and ``--help-all`` all of them."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """With ``--help-all``."""
@@ -148,9 +184,14 @@ class LongCommand(Command):
             super().format_options(ctx, formatter)
             return
         options = {one.opts[-1]: one for one in self.get_params(ctx) if isinstance(one, click.Option)}
-        rows = {group: [options[f"--{name}"] for name in names if f"--{name}" in options] for group, names in _EVERYDAY}
-        records = {group: [one.get_help_record(ctx) for one in options] for group, options in rows.items()}
-        write_groups(formatter, {group: [*map(_brief, filter(None, found))] for group, found in records.items()})
+        shown = {group: {f"--{name}": told for name, told in names.items()} for group, names in _EVERYDAY}
+        records = {
+            group: [(options[name].get_help_record(ctx), told) for name, told in names.items() if name in options]
+            for group, names in shown.items()
+        }
+        write_groups(
+            formatter, {group: [(one[0], told) for one, told in found if one] for group, found in records.items()}
+        )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """With the first examples, unless all are asked for."""
@@ -162,10 +203,6 @@ class LongCommand(Command):
             super().format_epilog(ctx, formatter)
         finally:
             self.epilog = epilog
-
-
-def _brief(record: tuple[str, str]) -> tuple[str, str]:
-    return record[0], record[1].replace("  [default: none]", "")
 
 
 def write_groups(formatter: click.HelpFormatter, groups: Mapping[str, Sequence[tuple[str, str]]]) -> None:

@@ -83,8 +83,8 @@ def job_options(function: F) -> F:
         given = {flag: rest.pop(flag.parameter) for flag in FLAGS}
         flags = to_mapping({flag: value for flag, value in given.items() if value is not None})
         fields = program(words, flags, workload)
-        if words and not click.get_current_context().meta[_SEPARATED]:
-            _check_arguments(fields)
+        if words:
+            _check_arguments(fields, separated=click.get_current_context().meta[_SEPARATED])
         job = JobRequest(Path(file) if file else None, fields, overrides, settings.profile().job)
         return function(job=job, **rest)
 
@@ -93,13 +93,14 @@ def job_options(function: F) -> F:
     return result
 
 
-def _check_arguments(fields: Mapping[str, Any]) -> None:
+def _check_arguments(fields: Mapping[str, Any], *, separated: bool) -> None:
     if any(word.startswith("--") for word in fields["args"]):
         from kitctl.cli import misplaced
         from kitctl.cli.program import source
 
         text = source(fields["command"], fields.get("workdir", ""))
-        misplaced.check(click.get_current_context(), fields["command"], fields["args"], text)
+        check = misplaced.doubt if separated else misplaced.check
+        check(click.get_current_context(), fields["command"], fields["args"], text)
 
 
 def templates_option(function: F) -> F:

@@ -28,10 +28,10 @@ Exit codes: 0: no problems (warnings allowed), 1: problems.
 
 \b
 Examples:
-  kitctl doctor                                    # can the default workload run?
+  kitctl doctor                       # can the default workload run?
   kitctl doctor --nodes 3 --gpus-per-node 4 -- train.py
   kitctl doctor -f job.yaml -o json
-  kitctl doctor digits                             # is this job healthy?
+  kitctl doctor digits                # is this job healthy?
   kitctl doctor digits -n team -o json
 """
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kitctl logs digits                       # all ranks, merged by time
-  kitctl logs -f digits --rank 0           # follow rank 0, whatever node it is on
+  kitctl logs -f digits --rank 0           # follow rank 0
   kitctl logs digits --failed              # the ranks that have failed
   kitctl logs digits --previous            # what came before the last restart
-  kitctl logs digits --node 2 --tail 50    # the last lines of node 2's agent and ranks
+  kitctl logs digits --node 2 --tail 50    # the last lines of node 2
   kitctl logs digits --since 10m --include 'loss|accuracy'
   kitctl logs digits -o json | jq -r 'select(.rank == 0) | .text'
 """

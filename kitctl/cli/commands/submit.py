@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  kitctl submit --nodes 3                         # the default workload, digits
+  kitctl submit --nodes 3                       # the default workload, digits
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
   kitctl submit --nodes 2:4 --follow -m my.module --lr 1e-3
   kitctl submit --nodes 2 --requirements requirements.txt -- train.py
-  kitctl submit --workload mnist -- --epochs 2    # allreduce, digits, mnist, text, lm or toy
+  kitctl submit --workload mnist -- --epochs 2  # allreduce, digits, mnist, text, lm or toy
   kitctl submit -- torchrun --nnodes=2 --nproc-per-node=4 train.py
   kitctl submit -f job.yaml --nodes 8 --dry-run=client -o yaml
-  kitctl submit -f job.yaml --replace --resume    # again, from its last snapshot
+  kitctl submit -f job.yaml --replace --resume  # again, from its last snapshot
 """
 _NEXT_STEPS = """\
   kitctl logs -f {name}      its ranks' logs

@@ -20,7 +20,7 @@ EPILOG = """\b
 Examples:
   kitctl upload -f job.yaml --workdir . > code.yaml
   helm install my-run charts/training-job -f job.yaml -f code.yaml
-  kitctl upload --workdir . --claim team > code.yaml    # more than 900 KiB, packed
+  kitctl upload --workdir . --claim team > code.yaml  # above 900 KiB
 """
 
 

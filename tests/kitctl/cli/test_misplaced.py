@@ -27,6 +27,7 @@ def _scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ok.py").write_text("names = dict(nodes=3)\n", encoding="utf-8")
     Path("own.py").write_text(PARSER, encoding="utf-8")
+    Path("elsewhere.py").write_text("from transformers import HfArgumentParser\n", encoding="utf-8")
 
 
 def outcome(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -71,9 +72,39 @@ def test_others_are_warned_of(words: list[str], gets: str, fix: str, capsys: pyt
 
 
 @pytest.mark.parametrize(
+    ("words", "gets", "ours"),
+    [
+        (["ok.py", "--dry-run=client"], "ok.py gets --dry-run,", "kitctl submit --dry-run=client -- ok.py"),
+        (["ok.py", "--resume", "--lr", "1"], "ok.py gets --resume,", "kitctl submit --resume -- ok.py"),
+        (["ok.py", "--help"], "ok.py gets --help,", "kitctl submit --help -- ok.py"),
+        (["own.py", "--keep", "--name", "a"], "own.py gets --name,", "kitctl submit --name a -- own.py"),
+        (
+            ["torchrun", "--nnodes", "2", "ok.py", "--keep", "9"],
+            "ok.py gets --keep,",
+            "kitctl submit --keep 9 -- ok.py",
+        ),
+    ],
+)
+def test_after_two_dashes_what_the_script_does_not_mention_is_warned_of_and_passed_on(
+    words: list[str], gets: str, ours: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["submit", "--dry-run=client", "--", *words])
+    rendered = capsys.readouterr()
+    assert code == 0
+    (warning,) = [line for line in rendered.err.splitlines() if line.startswith("warning:")]
+    assert gets in warning
+    assert warning.endswith(f"if it is for kitctl: {ours}")
+    assert words[-1] in rendered.out
+
+
+@pytest.mark.parametrize(
     "words",
     [
-        ["--", "ok.py", "--nodes", "3", "--help"],
+        ["--", "own.py", "--nodes", "3", "--dry-run", "--help"],  # a parser has --help
+        ["--", "ok.py", "--nodes", "3"],  # a word of its text
+        ["--", "elsewhere.py", "--resume", "--help"],  # its parser may know them
+        ["--", "ok.py", "--", "--dry-run"],
+        ["--", "/opt/missing.py", "--dry-run"],  # of the image: its text is not known
         ["--", "-m", "a.b", "--nodes", "3"],
         ["ok.py", "--", "--nodes", "3"],  # the script sees the --, and so does the reader
         ["ok.py", "--lr", "1", "-n", "5", "--nodesize", "3", "nodes"],
@@ -83,6 +114,6 @@ def test_others_are_warned_of(words: list[str], gets: str, fix: str, capsys: pyt
     ],
 )
 def test_what_is_the_scripts_is_not(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = outcome("render", *words, capsys=capsys)
+    code, said = outcome("submit", "--dry-run=client", *words, capsys=capsys)
     assert code == 0
     assert "warning" not in said
