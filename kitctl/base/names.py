@@ -43,6 +43,7 @@ WORKSPACE: Final = "/workspace"  # where the job's files are mounted, the ranks'
 CODE_PATH: Final = "/var/run/kitctl.dev/code"  # where the folder that was sent is mounted, packed
 CODE_SUB_PATH: Final = ".kitctl-code"  # where a claim has the folders that were sent
 TRAINER_PATH: Final = "/var/run/kitctl.dev/trainer"  # where the trainer is mounted, packed
+UNPACKED_PATH: Final = "/var/run/kitctl.dev/unpacked"  # memory that it is unpacked to; bootstrap.py knows it, too
 REQUIREMENTS_PATH: Final = "/var/run/kitctl.dev/requirements"  # where the requirements that were sent are mounted
 TERMINATION_LOG: Final = "/dev/termination-log"
 PYTHON: Final = ("python", "-P", "-m")  # then a module of kittrain; -P: modules next to the script must not hide ours

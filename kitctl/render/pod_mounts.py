@@ -19,6 +19,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitjob.sections import Volume
 
 TRAINER: Final = "trainer"  # the volume's name
+UNPACKED: Final = {"medium": "Memory", "sizeLimit": "32Mi"}  # five times what it needs
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,10 +77,14 @@ def trainer(spec: JobSpec, sent: TrainerPackage, *, standalone: bool) -> dict[st
 
 
 def _trainer(spec: JobSpec, sources: Sources, *, standalone: bool) -> Iterator[Mount]:
-    """The trainer: the job's own, or what kitctl has all jobs of its version and namespace share."""
+    """The trainer: the job's own, or what kitctl has all jobs of its version and namespace share.
+
+    And memory to unpack it to: five hundred small files take a tenth to half of a second on some nodes' disks.
+    """
     if sources.trainer:
         found = [{"configMap": {"name": name}} for name in trainer(spec, sources.trainer, standalone=standalone)]
         yield Mount(name=TRAINER, path=names.TRAINER_PATH, kind="projected", source={"sources": found}, read_only=True)
+        yield Mount(name="unpacked", path=names.UNPACKED_PATH, kind="emptyDir", source=UNPACKED)
 
 
 def _files(spec: JobSpec, sources: Sources) -> Iterator[Mount]:

@@ -35,6 +35,7 @@ INTERPRETERS = (
     "/usr/local/bin/python3",
     "/usr/bin/python3",
 )
+UNPACKED = "/var/run/kitctl.dev/unpacked"  # memory, in pods of kitctl
 TRIED = "KIT_INTERPRETER"  # set for the interpreter that was found instead of the first one
 PROGRAM = "kittrain.agent"  # the node's; others, such as a helper's, need few modules, which Python compiles by itself
 SELDOM = tuple(
@@ -146,7 +147,8 @@ def prepare(archive, digest, trainer, *, compiled):
     sources = files.pop("sources.sha256").decode()
     if trainer == "auto" and installed(sorted(files)) == sources:
         return None
-    for parent in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
+    memory = UNPACKED if os.path.isdir(UNPACKED) else None
+    for parent in (memory, os.environ.get("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm"):
         if parent and os.path.isabs(parent):
             place = os.path.join(parent, "kittrain-" + digest[:16])
             try:

@@ -148,6 +148,8 @@ spec:
         - name: trainer
           mountPath: /var/run/kitctl.dev/trainer
           readOnly: true
+        - name: unpacked
+          mountPath: /var/run/kitctl.dev/unpacked
         {{- end }}
         {{- if .Values.sources }}
         - name: sources
@@ -201,6 +203,8 @@ spec:
           {{- range . }}
           - configMap: {name: {{ . | toJson }}}
           {{- end }}
+    - name: unpacked
+      emptyDir: {medium: Memory, sizeLimit: 32Mi}
     {{- end }}
     {{- with .Values.sources }}
     - name: sources

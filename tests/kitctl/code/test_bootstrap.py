@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from kitctl.base import names
 from kitctl.code import trainer_package
 from kitctl.code.trainer_package import TrainerPackage
 from kitjob import document
@@ -451,6 +452,23 @@ def test_a_folder_that_cannot_be_written_is_passed_over(image: Image, tmp_path: 
     (tmp_path / "file").write_text("no folder")
     where, *_ = image.probed("probe", TMPDIR=str(tmp_path / "file"))
     assert where.is_relative_to("/tmp")
+
+
+def test_the_memory_of_a_pod_comes_before_its_disk(image: Image) -> None:
+    """Five hundred small files took 0.2 s on a disk, of each of three pods on one machine."""
+    scope = image.bootstrap()
+    assert scope["UNPACKED"] == names.UNPACKED_PATH
+    assert not Path(names.UNPACKED_PATH).exists()  # else this test shows nothing
+
+    def unpacked() -> Path:
+        return Path(scope["prepare"](image.sent.archive, image.sent.digest, "travels", compiled=False))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(image.tmp))
+        assert unpacked().parent == image.tmp
+        assert not Path(names.UNPACKED_PATH).exists()  # it is not made where it is not mounted
+        scope["UNPACKED"] = str(image.folder)
+        assert unpacked().parent == image.folder
 
 
 PARENT = """

@@ -12,10 +12,11 @@ from kitjob.job_keys import JobKeys
 from kitjob.sections import Snapshots
 from kittrain.job.env import RankEnv
 from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest, verify
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorTakenError
-from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch, is_empty
+from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch
 from kittrain.rank.snapshots.mirror.index import INDEX, Entry, Owner
 from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index

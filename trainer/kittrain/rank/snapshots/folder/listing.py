@@ -49,6 +49,15 @@ def list_folders(folder: Path) -> list[SnapshotFolder]:
     return sorted(found, key=lambda one: one.age, reverse=True)
 
 
+def is_empty(folder: Path) -> bool:
+    """Whether a folder has no snapshot, not even a damaged one: those are for a person to look at.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    return not any(one.published or one.quarantined for one in list_folders(folder))
+
+
 def scratch_entries(folder: Path) -> list[Path]:
     """All unfinished files and folders there now, of any writer; none if the folder does not exist.
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.job.env import RankEnv, rank_env
+from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.mirror import fetching
 from kittrain.rank.snapshots.mirror import index as indices
@@ -103,7 +104,7 @@ def _finish_with(finishing: threading.Event) -> None:
 def fetch(env: RankEnv, _options: argparse.Namespace) -> int:
     """Bring the newest snapshot into the folder, if that has none."""
     folder, say = _folder(env), partial(print, flush=True)  # this is rank 0's output
-    if not fetching.is_empty(folder):
+    if not is_empty(folder):
         return 0
     store, began = Store(env.job.snapshots.mirror), time.monotonic()
     entry = fetching.fetch(store, folder, run=env.run_id, resume=bool(env.job.resume), log=say)

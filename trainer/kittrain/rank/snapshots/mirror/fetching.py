@@ -22,15 +22,6 @@ from kittrain.rank.snapshots.mirror.writing import read_index
 from kittrain.system import files
 
 
-def is_empty(folder: Path) -> bool:
-    """Whether a folder has no snapshot, not even a damaged one: those are for a person to look at.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
-    return not any(one.published or one.quarantined for one in list_folders(folder))
-
-
 def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[str], None]) -> Entry | None:
     """Bring the newest whole snapshot into the folder; None if the mirror has none.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.rank.snapshots.folder.archive import SnapshotError
-from kittrain.rank.snapshots.mirror import fetching
+from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.write.polling import wait_for_all
 from kittrain.rank.world.distributed import World
 from kittrain.system.heartbeat import Phase
@@ -51,6 +51,6 @@ def fill(world: World, folder: Path) -> None:
 
 
 def _start(world: World, folder: Path) -> subprocess.Popen[str] | None:
-    if not world.is_main or not retry_io(lambda: fetching.is_empty(folder), folder, world.warn):
+    if not world.is_main or not retry_io(lambda: is_empty(folder), folder, world.warn):
         return None
     return subprocess.Popen(COMMAND, stderr=subprocess.PIPE, stdout=None, text=True)
