@@ -22,7 +22,7 @@ LIMIT: Final = 10  # restarts in place of a pod without progress
 LONGEST_WAIT: Final = 5.0  # seconds from a loss until the agent is there again; the requirement, not a measurement
 KILL: Final = """
 import glob, sys, time
-sys.path[:0] = glob.glob("/tmp/kittrain-*")  # where the trainer was unpacked
+sys.path[:0] = glob.glob("/var/run/kitctl.dev/unpacked/kittrain-*")  # where the trainer was unpacked
 from kittrain.agent import fault_injection
 fault_injection.main()
 print(time.time())
