@@ -131,6 +131,44 @@ def test_ranks_live_on_when_node_0_is_drained_and_when_it_is_back(tmp_path: Path
         assert_exact(nodes, tmp_path)
 
 
+OWN_LOOP = ["-m", "tests.trainer.scripts.own_loop", *WORKLOAD[2:]]
+
+
+class OwnLoop(Survivors):
+    """Nodes whose loop is the script's own."""
+
+    def __init__(self, folder: Path, nodes: str = "2:3", *options: str, **env: str) -> None:
+        super().__init__(folder, nodes, *options, **env)
+        self._command = (str(SCRIPTS / "own_loop.py"), *self._command[2:])
+
+
+def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_back(tmp_path: Path) -> None:
+    with OwnLoop(tmp_path, "2:3", "--step-time", "0.06") as nodes:
+        first, second, third = nodes.trained()
+
+        os.kill(second, signal.SIGKILL)
+        nodes.until_step(first, 20, generation=2)
+        assert (nodes.ranks(0), nodes.ranks(2)) == ([first], [third])
+        (second,) = nodes.ranks(1)
+
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+        nodes.until_step(third, 40, generation=3)
+        assert (nodes.ranks(1), nodes.ranks(2)) == ([second], [third])
+
+        nodes.start(0)
+        nodes.until_true(lambda: len(list(nodes.records.glob("*.jsonl"))) == 5, "a newcomer's step")
+        assert (nodes.ranks(1), nodes.ranks(2)) == ([second], [third])
+        nodes.kill(1)
+        assert [nodes.wait(index) for index in (0, 2)] == [0, 0]
+
+        assert [step for _, step in nodes.steps(third)] == list(range(1, STEPS + 1))
+        assert {generation for generation, _ in nodes.steps(third)} == {1, 2, 3, 4, 5}
+        assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
+        whole = undisturbed(OWN_LOOP, tmp_path, ranks=3)
+        assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
+
+
 class Dying(Survivors):
     """Nodes whose second rank dies, or third one blocks, at a point of a step."""
 

@@ -223,7 +223,8 @@ class Policy(Record):
     snapshot stays in any case."""
     survivors: Sent[Literal["restart", "live"]] = "restart"
     """What becomes of the other ranks when one is lost: ``restart`` starts them anew from the last snapshot, ``live``
-    keeps their processes and their state in memory, and repeats no finished step: for ``Training.fit()`` on CPUs."""
+    keeps their processes and their state in memory, and repeats no finished step: for ``Training.fit()`` and
+    ``run_rounds()`` on CPUs."""
     grow: Sent[Literal["auto", "never"]] = "auto"
     """Whether an elastic job takes nodes that come later: ``never`` lets them stand by until a node is lost or the job
     is started again."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kittrain.outcome.completion import mark_finished
+    from kittrain.rank.training.live_run import run_rounds
     from kittrain.rank.training.loop import Training
     from kittrain.rank.training.run import Run
     from kittrain.rank.training.session import Drained
@@ -35,6 +36,7 @@ _MODULES = {
     "evaluate": "kittrain.rank.world.evaluation",
     "join": "kittrain.rank.world.distributed",
     "mark_finished": "kittrain.outcome.completion",
+    "run_rounds": "kittrain.rank.training.live_run",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "evaluate",
     "join",
     "mark_finished",
+    "run_rounds",
 ]
 
 

@@ -142,9 +142,8 @@ class SnapshotManager:
             SnapshotError: the snapshots do not belong to it.
         """
         world = self._world
-        own = brought.cursor if brought is not None else None
-        steps = None if own is None else self._order.step(own)
-        source = survivors.agree(world, steps, outlived=brought is not None)
+        own = self._reached_by(brought)
+        source = survivors.agree(world, own, outlived=brought is not None)
         if source is None:
             return None
         agreed = world.broadcast_value(brought, Brought, source=source)
@@ -153,10 +152,16 @@ class SnapshotManager:
         if self._folder is not None:
             self._claim(self._folder)
             self._continue_from(agreed)
-        survivors.share(world, self._state, source=source, has=steps == step, change=change)
+        survivors.share(world, self._state, source=source, has=own == self._reached_by(agreed), change=change)
         self._own.outlive(self._order.seed, step)
         self._reached, self._on_disk = agreed.cursor, False
         return agreed
+
+    def _reached_by(self, brought: Brought | None) -> int | None:
+        """How far a rank's state is, to compare ranks; None: it has none."""
+        if brought is None or brought.cursor is None:
+            return None
+        return brought.reached(self._order.step(brought.cursor))
 
     def _claim(self, folder: Path) -> None:
         """Claim a generation for all ranks."""

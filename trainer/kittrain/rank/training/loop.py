@@ -88,7 +88,8 @@ class Training:
         self._scaler = GradScaler(self.world.device.type) if self.autocast == torch.float16 else None
         model = self.model.to(self.world.device)
         self._state = State(model=model, optimizer=self.optimizer, scheduler=self.scheduler, scaler=self._scaler)
-        self._survival = Survival(self.world, self._state, ddp=self.ddp)
+        hooked = "a communication hook has a state of its own on each rank" if self.ddp.comm_hook else ""
+        self._survival = Survival(self.world, self._state, why_not=hooked)
         self._session = self._new_session()
 
     def _new_session(self, brought: Brought | None = None) -> Session:

@@ -24,6 +24,11 @@ class OwnObjects:
         self._objects = {name: one for name, one in objects.items() if not is_shared(one) and not isinstance(one, Data)}
         self._restored: Mapping[str, Any] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self._objects)
+
     def capture(self) -> dict[str, Any]:
         """Their states, which no longer change.
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training.loader_pass import LoaderPass, OnResize
@@ -59,6 +60,8 @@ class Run:
         TypeError: an object has no state.
     """
 
+    _brought: Brought | None = None  # from a round that this process has outlived: see ``live_run``
+
     def __init__(
         self, world: World, *, snapshot_every: int | None = None, on_step: OnStep | None = None, **objects: Any
     ) -> None:
@@ -71,12 +74,20 @@ class Run:
         self._plan = Plan(refresh=self._estimate)
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
         self._replicas = ReplicaState(state.parameter_names, world.print)
+        self._state = state
         self._backward = BackwardPasses(state.parameter_names)
         self._own = RankState(world.rank, self._position, replicas=self._replicas, separate_streams=False)
         if data:
             refuse_tensor_parallelism(state.model)
         self._session = Session(
-            world, state, self._taken.order, self._plan, snapshot_every=snapshot_every, on_step=on_step, own=self._own
+            world,
+            state,
+            self._taken.order,
+            self._plan,
+            snapshot_every=snapshot_every,
+            on_step=on_step,
+            own=self._own,
+            brought=self._brought,
         )
         self._loaders = Loaders(world, self._restore_late, self._asked_for_batch, self._begun)
         self._epoch = self._epoch_start = 0  # and the step that it started after
@@ -86,8 +97,7 @@ class Run:
 
     def __enter__(self) -> Self:
         self._session.__enter__()
-        if self._world.env.job.policy.survivors == "live":
-            self._world.print("note: all ranks are restarted if one is lost: policy.survivors is for Training.fit()")
+        self._tell_survivors()
         self._entered = True
         self._taken.cursor = self._session.cursor
         self._epoch = self._session.cursor.epoch
@@ -110,6 +120,12 @@ class Run:
         with ExitStack() as stack:
             stack.push(self._session)
             self._places.finish()
+
+    def _tell_survivors(self) -> None:
+        if self._world.env.job.policy.survivors == "live":
+            self._world.print(
+                "note: all ranks are restarted if one is lost: policy.survivors needs run_rounds, or fit()"
+            )
 
     @property
     def steps_done(self) -> int:

@@ -136,6 +136,11 @@ class Session:
         return self._order.step(self.cursor)
 
     @property
+    def loop(self) -> Sequence[int]:
+        """Where the loop is of ranks that have outlived their round, as they have brought it."""
+        return self._agreed.loop if self._agreed else ()
+
+    @property
     def outlived(self) -> bool:
         """Whether the state is that of ranks that have outlived their round."""
         return self._agreed is not None

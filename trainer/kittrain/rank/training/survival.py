@@ -1,4 +1,4 @@
-"""Goes on in the same process when other ranks are lost: what ``fit()`` takes from one round to the next.
+"""Goes on in the same process when other ranks are lost: what a loop takes from one round to the next.
 
 The loop is left by the error of a collective, and entered again with the same model and optimizer. So nothing of this
 is in a step, but a mark around the optimizer's, and copies of the buffers that a forward pass may change.
@@ -21,7 +21,6 @@ from kittrain.rank.training.session import Session
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.replica_state import living
-from kittrain.rank.world.replicas import DDPOptions
 from kittrain.rank.world.rounds import RoundLeftError, obstacle
 
 SETTLE_SECONDS: Final = 1.0  # for a snapshot that this rank publishes
@@ -37,16 +36,16 @@ class Survival:
     Args:
         world: of this rank.
         state: that is trained.
-        ddp: options of DDP.
+        why_not: why this loop cannot do that; empty if it can.
 
     Attributes:
         updating: whether an optimizer step is being applied; if it is cut short, the state cannot be used.
     """
 
-    def __init__(self, world: World, state: State, *, ddp: DDPOptions) -> None:
+    def __init__(self, world: World, state: State, *, why_not: str = "") -> None:
         self._world = world
         self._state = state
-        self._hooked = ddp.comm_hook is not None
+        self._why_not = why_not
         self._within = self._possible = False
         self._before: list[torch.Tensor] = []  # the buffers at the start of a step
         self._current: Step | None = None
@@ -84,8 +83,8 @@ class Survival:
         yield
         self._set(within=self._possible)
 
-    def step(self, step: Step) -> None:
-        """A step begins; ``step`` is what it will be once it has ended.
+    def step(self, step: Step | None) -> None:
+        """A step begins; ``step`` is what it will be once it has ended; None: that is not known yet.
 
         Raises:
             RoundOverError: it does not.
@@ -103,8 +102,19 @@ class Survival:
             return True
         return self._within and rounds is not None and rounds.ended_by(error) and session.settle(SETTLE_SECONDS)
 
-    def rejoin(self, session: Session) -> Brought:
+    def refuse(self, why: str) -> None:
+        """It has turned out that this rank cannot outlive its round."""
+        if self._possible:
+            self._set(within=False)
+            self._possible = False
+            self._refuse(why)
+
+    def rejoin(self, session: Session, current: Step | None = None) -> Brought:
         """Form the next round with the other ranks; returns what this one brings.
+
+        Args:
+            session: of the round that is over.
+            current: the step that was cut short, if it was not given to ``step``.
 
         Raises:
             CannotOutliveError: something holds what belonged to the last round.
@@ -112,7 +122,7 @@ class Survival:
         """
         brought, left = session.leave()
         self._left += left
-        if (current := self._current) is not None and current.number > session.steps:
+        if (current := current or self._current) is not None and current.number > session.steps:
             self._left.append(current)  # if another rank has finished it, that counts
             self._restore_buffers()
         self._current = None
@@ -138,8 +148,8 @@ class Survival:
         """Why this rank could not outlive its round; empty if it can."""
         if self._state.sharded:
             return "each rank holds only a part of the model"
-        if self._hooked:
-            return "a communication hook has a state of its own on each rank"
+        if self._why_not:
+            return self._why_not
         if self._world.env.job.snapshots.memory_every_steps is not None:
             return "snapshots.memoryEverySteps is set"
         if living():

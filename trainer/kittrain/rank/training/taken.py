@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kittrain.rank.training.taken_ahead import FirstSteps, TakenAheadError
@@ -78,6 +78,11 @@ class Taken:
                 yield batch
         finally:
             self.awaited = False
+
+    @property
+    def taken(self) -> Sequence[Batch]:
+        """The batches since the last step."""
+        return self._batches
 
     @property
     def pending(self) -> bool:

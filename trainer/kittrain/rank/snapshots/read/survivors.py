@@ -41,25 +41,31 @@ class Brought:
         cursor: of the data, after the last step in its state; None: an optimizer step was cut short, so it has none.
         rounds: who took the steps that are in it, as far as this process knows.
         losses: of the last steps, by their number, that not all ranks may know.
+        loop: of a script's own loop: its epoch, and the step that this began after; else empty.
     """
 
     cursor: Cursor | None = None
     rounds: Sequence[Life] = ()
     losses: Mapping[int, float] = field(default_factory=dict)
+    loop: Sequence[int] = ()
+
+    def reached(self, step: int) -> int:
+        """How far the rank is, to compare it with others: after a step, and then after the end of its epoch."""
+        return 2 * step + int(self.loop[-1:] == [step])
 
 
-def agree(world: World, steps: int | None, *, outlived: bool) -> int | None:
-    """The rank that has the most finished steps of those that have outlived their round; None if all ranks are new.
+def agree(world: World, reached: int | None, *, outlived: bool) -> int | None:
+    """The rank that is the furthest of those that have outlived their round; None if all ranks are new.
 
     Args:
         world: all ranks.
-        steps: finished in this rank's state; None: it has none that could be trained on.
+        reached: how far this rank's state is; None: it has none that could be trained on.
         outlived: whether this rank has outlived its round.
 
     Raises:
         StatesDifferError: ranks have outlived their round, and none of them has a state.
     """
-    rows = world.all_gather([NONE if steps is None else steps, int(outlived)])
+    rows = world.all_gather([NONE if reached is None else reached, int(outlived)])
     most = max(have for have, _ in rows)
     if most == NONE:
         if any(lived for _, lived in rows):

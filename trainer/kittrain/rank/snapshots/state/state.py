@@ -83,6 +83,11 @@ class State:
         """Whether each rank holds only a part of a module (FSDP2)."""
         return any(has_sharded_parameters(module) for module in self._all_modules())
 
+    @property
+    def others(self) -> dict[str, Any]:
+        """What is neither a module nor an optimizer, by name."""
+        return self._others
+
     def buffers(self) -> list[Tensor]:
         """The buffers of all modules, in the same order on all ranks."""
         return [buffer for module in self._all_modules() for buffer in module.buffers()]

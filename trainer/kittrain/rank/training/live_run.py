@@ -1,0 +1,231 @@
+"""A loop of the script's own that goes on in the same process when other ranks are lost: a ``Run`` for each round.
+
+def train(run):
+    parallel = DistributedDataParallel(model)
+    for epoch in run.epochs(3):
+        for batch in run.batches(data):
+            ...
+            run.step(loss)
+
+run_rounds(world, train, model=model, optimizer=optimizer, data=data)
+
+A round that loses ranks ends in the loop by an error. What the loop has made itself, such as DDP's module, is dropped
+then, and the function is called again once the next round is formed, with a run that goes on after the last step.
+
+Why: decision 60.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Final, Self
+
+from torch.amp.grad_scaler import GradScaler
+from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.swa_utils import AveragedModel
+
+from kittrain.rank.snapshots.read.survivors import Brought
+from kittrain.rank.training.loader_pass import OnResize
+from kittrain.rank.training.run import Run
+from kittrain.rank.training.session import OnStep
+from kittrain.rank.training.snapshot_places import SnapshotPlaces
+from kittrain.rank.training.step_sync import Step
+from kittrain.rank.training.survival import Survival
+from kittrain.rank.world.data import Data
+from kittrain.rank.world.distributed import World
+
+SEEN: Final = (LRScheduler, GradScaler)  # whose changes are, besides modules' and optimizers'
+
+
+def run_rounds(
+    world: World,
+    train: Callable[[Run], None],
+    *,
+    snapshot_every: int | None = None,
+    on_step: OnStep | None = None,
+    **objects: Any,
+) -> None:
+    """Train by a loop of the script's own, in each round that this process lives through. Collective.
+
+    Without ``policy.survivors: live`` the function is called once, as ``with Run(...) as run: train(run)`` would.
+
+    Args:
+        world: from ``join``.
+        train: the loop, with a ``Run``; it makes what belongs to a group of ranks, such as DDP's modules. It is called
+            again after a fault, with the same objects.
+        snapshot_every: as of ``Run``.
+        on_step: as of ``Run``.
+        objects: as of ``Run``.
+
+    Raises:
+        ValueError, TypeError: as ``Run``.
+        CannotOutliveError: the script holds what belonged to the last round; its agent starts another process.
+    """
+    brought: Brought | None = None
+    survival: RunSurvival | None = None
+    with ExitStack() as hooks:
+        while True:
+            run = LiveRun(world, survival, brought, snapshot_every=snapshot_every, on_step=on_step, objects=objects)
+            if survival is None:
+                survival = run.survival
+                survival.check()
+                survival.watch(hooks)
+            try:
+                with run:
+                    train(run)
+            except RuntimeError as error:
+                if not run.outlives(error):
+                    raise
+            else:
+                return
+            brought = run.rejoin()  # not within except: it holds the frames
+
+
+class RunSurvival(Survival):
+    """Knows also whether the state is that of a place where a resumed loop would go on.
+
+    Args:
+        world: of this rank.
+        run: of its first round.
+        objects: that the run was given, by name.
+    """
+
+    def __init__(self, world: World, run: LiveRun, objects: Mapping[str, Any]) -> None:
+        super().__init__(world, run.state, why_not=_why_not(run, objects))
+        self._schedulers = [one for one in objects.values() if isinstance(one, LRScheduler)]
+        self._marks: list[int] = []
+
+    def watch(self, hooks: ExitStack) -> None:
+        """See from now on when an optimizer changes the state."""
+        if self.possible:
+            for one in self._state.optimizers.values():
+                hooks.callback(one.register_step_pre_hook(self._update).remove)
+
+    def _update(self, *_: object) -> None:
+        self.updating = True
+
+    def settled(self) -> None:
+        """The state is one that a loop may go on from."""
+        self.updating = False
+        self._marks = self._now()
+
+    def judge(self) -> None:
+        """If the state has changed since it was settled, it cannot be used."""
+        self.updating = self.updating or self._marks != self._now()
+
+    def _now(self) -> list[int]:
+        return [one.last_epoch for one in self._schedulers]
+
+
+class LiveRun(Run):
+    """The run of one round.
+
+    Args:
+        world: of this rank.
+        survival: of the script's loop; None: this is its first round.
+        brought: from the last round; None: this process is new.
+        objects: as of ``Run``.
+        options: as of ``Run``.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        survival: RunSurvival | None,
+        brought: Brought | None,
+        *,
+        objects: Mapping[str, Any],
+        **options: Any,
+    ) -> None:
+        self._brought = brought
+        super().__init__(world, **options, **objects)
+        self.state = self._state
+        self.separate = self._own_objects.any
+        self.survival = survival or RunSurvival(world, self, objects)
+        self._places = LivePlaces(self._session, self.survival)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._session.loop:
+            self._epoch, self._epoch_start = self._session.loop
+        self._session.lives_on = self.survival.possible
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.survival.end()
+        super().__exit__(kind, error, traceback)
+
+    def batches(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[Any]:
+        """See the base class."""
+        if not isinstance(loader, Data):
+            self.survival.refuse("the loop takes batches from a loader, and not from kittrain.Data")
+            self._session.lives_on = False
+        return super().batches(loader, resize=resize)
+
+    def step(self, *args: Any, **kwargs: Any) -> None:
+        """See the base class."""
+        super().step(*args, **kwargs)
+        self.survival.step(None)
+
+    def outlives(self, error: RuntimeError) -> bool:
+        """Whether the error came because the round is over, and this process goes on."""
+        return self.survival.outlives(error, self._session)
+
+    def rejoin(self) -> Brought:
+        """Form the next round with the other ranks; returns what this one brings."""
+        self.survival.judge()
+        loop = [self._epoch, self._epoch_start]
+        brought = self.survival.rejoin(self._session, self._cut_short())
+        for one in self.state.parameter_names():
+            one.grad = None  # the step is taken anew
+        return replace(brought, loop=loop if brought.cursor else ())
+
+    def _cut_short(self) -> Step | None:
+        """The step that was not finished here; if another rank has finished it, it counts."""
+        if not self._session.entered or not (batches := self._taken.taken):
+            return None
+        ids, size = [sample for one in batches for sample in one.ids], sum(one.span.size for one in batches)
+        return self._session.step(self._taken.cursor, ids=ids, size=size, epoch=self._epoch)
+
+    def _begin_loop(self, epoch: int | None) -> None:
+        super()._begin_loop(epoch)
+        self._session.report_left(self.survival.take_left())
+        self.survival.settled()
+        self.survival.begin()
+
+    def _tell_survivors(self) -> None:
+        """Nothing: ``Survival`` does."""
+
+
+class LivePlaces(SnapshotPlaces):
+    """The places where a resumed loop would go on, which survivors do as well."""
+
+    def __init__(self, session: Any, survival: RunSurvival) -> None:
+        super().__init__(session)
+        self._survival = survival
+
+    def step(self) -> None:
+        """See the base class."""
+        super().step()
+        self._survival.settled()
+
+    def change(self) -> None:
+        """See the base class."""
+        super().change()
+        self._survival.settled()
+
+
+def _why_not(run: LiveRun, objects: Mapping[str, Any]) -> str:
+    """Why a loop with these objects cannot go on in its process; empty if it can."""
+    if run.separate:
+        return "the run has objects of each rank's own, such as loaders or generators"
+    for name, one in objects.items():
+        if isinstance(one, AveragedModel) or (name in run.state.others and not isinstance(one, SEEN)):
+            return f"it cannot see when {name} changes"
+    return ""
