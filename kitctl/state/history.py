@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
@@ -15,7 +16,9 @@ from kitjob.timeline import AgentState, Clock, Event, Row, Writer
 
 SAME: Final = 5.0  # seconds in which the nodes of a group notice its end
 CLOCK_JUMP: Final = 60.0  # seconds; clocks of machines that are kept right differ by less
+DRAINING: Final = 30.0  # seconds between the loss of a drained node's ranks and its agent's end
 RUN_LINE: Final = b'{"run"'
+_ENDED_RANKS: Final = re.compile(r"the ranks of node (\d+)(?:, pod \S+)? have failed$")  # as the hub says it
 Timed: TypeAlias = AgentState | Event | Row
 
 
@@ -98,7 +101,7 @@ def writers(job: JobHistory) -> list[WriterLog]:
                 current.append(line)
     # Of lines that are in two files, as after a kill while these were joined, the longer part counts.
     logs = [_log(max(parts, key=len)) for parts in found.values()]
-    return _renumbered(sorted(logs, key=lambda one: (one.writer.time, one.writer.node)))
+    return _without_drains(_renumbered(sorted(logs, key=lambda one: (one.writer.time, one.writer.node))))
 
 
 def clock_jump(job: JobHistory, logs: Sequence[WriterLog]) -> float:
@@ -196,6 +199,24 @@ def _renumbered(logs: Sequence[WriterLog]) -> list[WriterLog]:
         msgspec.structs.replace(log, lines=tuple(renumbered(index, line) for line in log.lines))
         for index, log in enumerate(logs)
     ]
+
+
+def _without_drains(logs: Sequence[WriterLog]) -> list[WriterLog]:
+    """Without faults that were none: a script that does not drain loses the ranks of a node that is asked to stop.
+
+    The other nodes see that sooner than why it is. They form a group without it, or are asked to stop themselves.
+    """
+    drains: dict[int, list[float]] = defaultdict(list)
+    for log in logs:
+        if log.ending and log.ending.what == "drained":
+            drains[log.writer.node].append(log.ending.time)
+
+    def was_none(line: Timed) -> bool:
+        if not isinstance(line, Event) or line.what != "fault" or not (ended := _ENDED_RANKS.match(line.cause)):
+            return False
+        return any(abs(time - line.time) < DRAINING for time in drains[int(ended[1])])
+
+    return [msgspec.structs.replace(log, lines=tuple(line for line in log.lines if not was_none(line))) for log in logs]
 
 
 def _once(found: Iterable[Event]) -> Iterator[Event]:

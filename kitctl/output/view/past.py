@@ -123,7 +123,7 @@ def details(one: Event) -> str:
         f"{one.seconds:.2f} s" if one.seconds is not None else "",
         f"({parts})" if parts else "",
         f"{pluralize(one.lost_steps, 'step')} lost" if one.lost_steps else "",
-        one.outcome,
-        one.cause,
+        one.outcome if one.outcome != one.what else "",
+        f"after: {one.cause}" if one.cause and one.what == "recovered" else one.cause,
     ]
     return " ".join(filter(None, told))

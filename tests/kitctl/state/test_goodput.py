@@ -133,6 +133,21 @@ def test_a_killed_agent_a_repeated_step_and_a_straggler() -> None:
     assert found.holds
 
 
+@pytest.mark.parametrize(("how", "faults"), [("drained", 0), ("failed", 1)])
+def test_ranks_that_a_drain_took_are_no_fault(how: str, faults: int) -> None:
+    stays = [
+        *agent(0, at=0.0),
+        Event(time=2.0, what="first step", round=1),
+        *steps(2.0, 20),
+        Event(time=22.0, what="fault", round=1, cause="the ranks of node 1, pod job-1-abcde have failed"),
+        *done(23.0, how),
+    ]
+    leaves = [*agent(1, at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *done(22.5, how)]
+    known = job(stays, leaves, nodes=2, end=23.0)
+    assert goodput.account(known).faults == faults
+    assert [one.what for one in history.events(known)].count("fault") == faults
+
+
 def test_repeated_steps_are_counted_where_no_agent_is_left_to_tell() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20)]
     two = [*agent(at=25.0), Event(time=27.0, what="first step", round=2), *steps(27.0, 20, number=2, first=90)]

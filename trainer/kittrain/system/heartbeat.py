@@ -66,7 +66,10 @@ _ROUNDS_AT: Final = _NOT_FINITE_AT + _NOT_FINITE.size
 _CALL_AT: Final = _ROUNDS_AT + _ROUNDS.size  # the last collective, noted by the hooks
 _BEGUN: Final = struct.Struct("<Q")  # collectives that the rank had begun as its group, or its script, ended
 _BEGUN_AT: Final = _CALL_AT + calls.SIZE
-SIZE: Final = _BEGUN_AT + _BEGUN.size
+# The last checkpoint that the script has saved after its first step: the step, and time.monotonic() when.
+_STORED: Final = struct.Struct("<Qd")
+_STORED_AT: Final = _BEGUN_AT + _BEGUN.size
+SIZE: Final = _STORED_AT + _STORED.size
 READS: Final = 3  # of a page that its rank changes meanwhile
 
 
@@ -255,6 +258,11 @@ class ScriptWriter:
             self._saved = True
             heartbeat_files.write_saved(self._page, _FILES_AT, name)
 
+    def stored(self) -> None:
+        """The script has saved a checkpoint anywhere; before the first step it is data, or the start."""
+        if self._calls or self._by_hand:
+            _STORED.pack_into(self._page, _STORED_AT, self._steps, time.monotonic())
+
     def _write(self) -> None:
         counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._exchanges.met
         _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
@@ -308,6 +316,8 @@ class HeartbeatState:
         left: how many rounds it has left without ending.
         call: the last collective that it has called.
         begun: collectives that it had begun as its group, or its script, ended; 0: unknown.
+        stored: the step and the moment, in ``time.monotonic()``, of the last checkpoint that a script with a loop of
+            its own has saved; zeros: none.
     """
 
     beats: int
@@ -329,6 +339,7 @@ class HeartbeatState:
     left: int = 0
     call: Call = NO_CALL
     begun: int = 0
+    stored: tuple[int, float] = (0, 0.0)
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -368,6 +379,7 @@ class HeartbeatState:
             left=left,
             call=Call.read(page, _CALL_AT),
             begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],
+            stored=_STORED.unpack_from(page, _STORED_AT) if updates else (0, 0.0),
             **seen,
         )
 

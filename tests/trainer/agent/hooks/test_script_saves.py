@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def stored() -> list[int]:
+    """An entry for each checkpoint that was saved anywhere."""
+    return []
+
+
+@pytest.fixture
+def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: list[int]) -> Iterator[list[str]]:
     """What is saved, in a private folder with a link to a shared one; all functions are restored at the end."""
     private = tmp_path / "node"
     private.mkdir()
@@ -37,10 +43,25 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
             monkeypatch.setattr(writer, "write_data", vars(writer)["write_data"])
     supported = os.supports_dir_fd.copy()
     seen: list[str] = []
-    script_saves.watch(seen.append)
+    script_saves.watch(seen.append, lambda: stored.append(len(seen)))
     yield seen
     os.supports_dir_fd.clear()
     os.supports_dir_fd.update(supported)
+
+
+def test_what_is_saved_anywhere_counts_but_not_in_memory(seen: list[str], stored: list[int], tmp_path: Path) -> None:
+    torch.save({}, __import__("io").BytesIO())
+    assert stored == []
+    torch.save({}, tmp_path / "a.pt")
+    torch.save({}, ".hidden.pt")
+    with Path("link/b").open("wb") as file:
+        torch.save({}, file)
+    dcp.save({"a": torch.ones(1)}, checkpoint_id="link/folder")
+    assert len(stored) == 4
+    Path("c").touch()
+    Path("c").rename("link/c.txt")
+    assert len(stored) == 4
+    assert seen == []
 
 
 def test_each_way_to_save_to_the_own_folder_is_seen(seen: list[str]) -> None:

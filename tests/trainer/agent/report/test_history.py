@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kitjob import timeline
+from kitjob.report import RankProgress
 from kitjob.timeline import AgentState, Event, Row, Writer
 from kittrain.agent.report import history
 from kittrain.agent.report.history import History
@@ -148,6 +149,36 @@ class OneRank:
     @property
     def last(self) -> tuple[Phase, int, float]:
         return self._beat.phase, self._beat.step, self._beat.busy
+
+    @property
+    def stored(self) -> tuple[int, float]:
+        return self._beat.stored
+
+
+def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint is written and then renamed; and a script may save something every second for days."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    rank = OneRank(prepare(tmp_path / "heartbeat"), found.ranks_start())
+    script = ScriptWriter(tmp_path / "heartbeat")
+
+    def saves(steps: int, count: int = 1) -> list[int | None]:
+        for _ in range(steps):
+            script.optimizer_called(1)
+        for _ in range(count):
+            script.stored()
+            now[0] += 2.0
+            rank.read_at = now[0]
+            found.observe(rank, RankProgress)
+        return [line.step for line in found._lines.take() if isinstance(line, Event) and line.what == "snapshot"]
+
+    assert saves(0) == []  # data, before the first step
+    assert saves(3) == [3]
+    assert saves(2, 2) == [5]  # once
+    assert sum(len(saves(1)) for _ in range(5000)) < 250
 
 
 def test_a_row_has_as_many_seconds_of_phases_as_have_passed_when_the_library_takes_over(

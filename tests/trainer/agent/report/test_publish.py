@@ -149,6 +149,7 @@ class SteppedRanks:
     last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
     moved: ClassVar[float] = 0.0
     pids: ClassVar[list[int]] = []
+    stored: ClassVar[tuple[int, float]] = (0, 0.0)
 
     def phases(self) -> dict[Phase, float]:
         return {}

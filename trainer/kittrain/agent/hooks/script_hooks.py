@@ -58,7 +58,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer))
         script_loads.watch(writer.file_loaded)
-        script_saves.watch(writer.file_saved)
+        script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
 
 

@@ -1,4 +1,4 @@
-"""Notices the checkpoints that a script saves to its node's own folder, where no other node finds them.
+"""Notices the checkpoints that a script saves, and those in its node's own folder, where no other node finds them.
 
 Watched are the functions that save, and renames to a checkpoint's name: nothing happens on a step.
 """
@@ -19,18 +19,28 @@ SUFFIXES: Final = frozenset({".pt", ".pth", ".ckpt", ".safetensors", ".distcp"})
 Saved = Callable[[str], object]  # called with a path relative to the node's own folder
 
 
-def watch(saved: Saved) -> None:
-    """Call ``saved`` after each checkpoint that was saved to this node's own folder; never for hidden files."""
+def watch(saved: Saved, stored: Callable[[], object]) -> None:
+    """Watch them.
+
+    Args:
+        saved: called after each checkpoint that was saved to this node's own folder; never for hidden files.
+        stored: called after each that was saved to a file or a folder, wherever that is.
+    """
 
     def of_file(*args: Any, **kwargs: Any) -> None:
-        _record(_second(args, kwargs), saved)
+        file = _second(args, kwargs)
+        if isinstance(getattr(file, "name", file), str | bytes | os.PathLike):  # not to memory
+            stored()
+        _record(file, saved)
 
     def of_rename(*args: Any, **kwargs: Any) -> None:
         path = _second(args, kwargs)
         if PurePath(os.fsdecode(path)).suffix in SUFFIXES:
+            stored()
             _record(path, saved)
 
     def of_folder(writer: Any, *_args: Any, **_kwargs: Any) -> None:
+        stored()
         _record(writer.path, saved)
 
     after_import("torch.serialization", lambda module: watch_calls(module, "save", of_file))

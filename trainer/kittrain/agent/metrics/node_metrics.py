@@ -217,7 +217,7 @@ class NodeMetrics:
             self._failed(event)
         elif event.what == "recovered":
             self._recovered(event)
-        elif event.what == "snapshot":
+        elif event.what == "snapshot" and event.parts:  # what a script saves itself has none
             self._counts["snapshots"] += 1
             self._snapshot_seconds += event.seconds or 0.0
             self._snapshot_stall += event.parts.get("stall", 0.0)

@@ -357,6 +357,11 @@ class RankWatch:
         named = ((number, rank.beat.files.saved) for number, rank in self._ranks.items())
         return next((one for one in named if one[1]), None)
 
+    @property
+    def stored(self) -> tuple[int, float]:
+        """The step and the moment of the last checkpoint of a script with a loop of its own; zeros: none."""
+        return max((rank.beat.stored for rank in self._ranks.values()), key=lambda one: one[1], default=(0, 0.0))
+
     def _rank_statuses(self) -> list[RankStatus]:
         """Collect all ranks' stacks and return each rank's status."""
         locations = self._stacks()

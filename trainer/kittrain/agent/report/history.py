@@ -30,6 +30,7 @@ QUEUED: Final = 4096  # lines that wait for the volume; the oldest are dropped
 CLOSE_TIMEOUT: Final = 3.0  # seconds to write the rest when the node ends
 BRIEF: Final = 300  # characters of a cause
 EVALUATION: Final = 0.05  # seconds from which on an evaluation is an event
+SELDOM: Final = 1 / 30  # of a node's time so far, that is at least between two checkpoints of a script's own
 
 
 class Ranks(Protocol):
@@ -56,6 +57,10 @@ class Ranks(Protocol):
     @property
     def pids(self) -> list[int]:
         """The ranks' process ids."""
+
+    @property
+    def stored(self) -> tuple[int, float]:
+        """The step and the moment, in ``time.monotonic()``, of a script's last checkpoint; zeros: none."""
 
 
 class Listener(Protocol):
@@ -94,6 +99,7 @@ class History:
         self._fault = False  # the last round's end is written
         self._snapshot: float | None = None  # when the last one was published
         self._saved: int | None = None  # its step
+        self._stored = (0, 0.0)  # the step and the moment of a script's last checkpoint that is written
         self._evaluated = 0.0
         self.last_step = 0.0  # when one was last seen
         self._loss, self._speed = Curve(), Curve()
@@ -209,6 +215,7 @@ class History:
         self._draw(row)
         self._row = _Sums(ranks.read_at, phases, step, busy, first=sums.first)
         if known:
+            self._stored_by(ranks)
             if sums.first:
                 self._tell(lambda listener: listener.progress(known))
             self._snapshot_of(known)
@@ -276,6 +283,14 @@ class History:
                 at = time.monotonic() - (time.time() - known.snapshot_time)
                 self.event("snapshot", at=at, step=known.snapshot_step, seconds=known.snapshot_seconds, parts=parts)
             self._snapshot, self._saved = known.snapshot_time, known.snapshot_step
+
+    def _stored_by(self, ranks: Ranks) -> None:
+        """A script may save as often as it likes, and twice for a checkpoint, if it renames what it has written."""
+        (step, at), (last, before) = ranks.stored, self._stored
+        least = max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))
+        if at > before + least and (step != last or not step):
+            self._stored = (step, at)
+            self.event("snapshot", at=at, step=step or None, round=self._round, cause="saved by the script")
 
     def _evaluation(self, phase: Phase, phases: Mapping[Phase, float]) -> None:
         spent = phases.get(Phase.EVALUATING, 0.0)
