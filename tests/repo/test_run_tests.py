@@ -220,3 +220,31 @@ def test_controllers_are_built_only_for_what_needs_them(
     monkeypatch.setattr(run_tests, "RESUME", passes)
     run_tests._with_cluster([], [*run_tests.PARTS[part]])
     assert made.read_text().split() == ["up", *words]
+
+
+def test_files_of_short_tests_are_in_memory_and_go_with_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
+    monkeypatch.setattr(run_tests, "_room", lambda: run_tests.ROOM)
+    for pid in (os.getpid(), 2**22 + 1):  # the second is none: the largest is 2**22
+        (tmp_path / f"kit-{pid}-x" / "folder").mkdir(parents=True)
+    own = tmp_path / f"kit-{os.getpid()}-x"
+    with run_tests._files_in_memory():
+        (folder,) = set(tmp_path.iterdir()) - {own}
+        for name, found in (("fast tests", str(folder)), ("wide tests", None), ("cluster up", None)):
+            assert run_tests._environ(name).get("TMPDIR") == found, name
+    assert list(tmp_path.iterdir()) == [own]
+
+
+@pytest.mark.parametrize("reason", ["no room", "the user's choice"])
+def test_files_of_tests_are_where_they_have_room(reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
+    monkeypatch.setattr(run_tests, "_room", lambda: run_tests.ROOM - (reason == "no room"))
+    if reason != "no room":
+        monkeypatch.setenv("TMPDIR", "/elsewhere")
+    with run_tests._files_in_memory():
+        assert run_tests._environ("fast tests").get("TMPDIR") == os.environ.get("TMPDIR")
+        assert not list(tmp_path.iterdir())
