@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,13 @@ def content(size: int, *, offset: int = 0) -> memoryview:
     memory.random_(0, 256, generator=torch.Generator().manual_seed(size))
     data: memoryview = memory[offset:].numpy().data
     return data
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On a disk: for a file in memory, where `make test` has tests' files, any data bypasses the cache."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
