@@ -69,5 +69,13 @@ def _say(text: str) -> None:
         pass
 
 
+def _leave_folder() -> None:
+    """``python -m`` puts the working folder first: a ``random.py`` in it, for a script, must not be kitctl's."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - nothing is imported
+    if not sys.flags.safe_path and sys.path and os.path.abspath(sys.path[0]) == os.getcwd() != package:  # noqa: PTH100, PTH109
+        del sys.path[0]
+
+
 if __name__ == "__main__":
+    _leave_folder()
     sys.exit(main())

@@ -6,7 +6,8 @@ from typing import Final
 
 from tests.corpus.failing import FAILURES
 from tests.corpus.healthy import HEALTHY
+from tests.corpus.nasty import NASTY
 from tests.corpus.situation import Situation
 from tests.corpus.standing import STANDING
 
-SITUATIONS: Final[tuple[Situation, ...]] = (*FAILURES, *STANDING, *HEALTHY)
+SITUATIONS: Final[tuple[Situation, ...]] = (*FAILURES, *STANDING, *HEALTHY, *NASTY)

@@ -41,6 +41,15 @@ def test_an_interrupt_during_imports_is_no_traceback(module: str, tmp_path: Path
     assert run("version", PYTHONPATH=path, INTERRUPT_AT="none").returncode == 0
 
 
+def test_scripts_with_the_names_of_libraries_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("random", "calendar", "json", "click", "tempfile", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(77)\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    done = run("submit", "--dry-run=client", "--", "/opt/train.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 'kind: "Job"' in done.stdout
+
+
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTER}", encoding="utf-8"

@@ -40,6 +40,24 @@ ENDS: Final = Family(
             seen="[Errno 27] File too large",
         ),
         Rule(
+            r"No usable temporary directory",
+            "",
+            "free space where temporary files go, mount a volume there, or name another folder: --env TMPDIR=...",
+            local="free space where temporary files go, or name another folder: --env TMPDIR=...",
+            seen="No usable temporary directory found in ['/tmp', '/var/tmp', '/usr/tmp', '/workspace']",
+            means="no file can be written there: the disk is full, or limited",
+        ),
+        Rule(
+            r"BlockingIOError: \[Errno 11\] Resource temporarily unavailable|can't start new thread"
+            r"|Thread creation failed|pthread_create failed",
+            "",
+            "start fewer processes and threads (data loader workers, OMP_NUM_THREADS), or raise the limit of the pod, "
+            "which is the kubelet's podPidsLimit",
+            local="start fewer processes and threads (data loader workers, OMP_NUM_THREADS), or raise `ulimit -u`",
+            seen="BlockingIOError: [Errno 11] Resource temporarily unavailable",
+            means="no further process, or thread, may be started",
+        ),
+        Rule(
             r"DataLoader worker .* (?:killed by signal: Killed|exited unexpectedly)",
             "",
             f"raise resources.limits.memory, or {_LESS}; {_SPAWN}",

@@ -18,7 +18,19 @@ NETWORK: Final = Family(
             local="--gpus-per-node {1}; if this machine has more, check its driver with nvidia-smi, and torch's build",
         ),
         Rule(
-            r"Found no NVIDIA driver|Torch not compiled with CUDA|(?:libcuda|libnvidia-ml)\.so",
+            r"Torch not compiled with CUDA",
+            "the script wants a GPU, and this torch was built without CUDA",
+            "use an image whose torch is built with CUDA (--image), requirements that keep it, and --gpus-per-node N; "
+            "or let the script use device='cpu'",
+            local="let the script use device='cpu'; if this machine has GPUs, install a torch that is built with CUDA",
+        ),
+        Rule(
+            r"(?:at start of device|Invalid device) string: '?([\w:.-]+)",
+            "torch knows no device {0}",
+            "'cuda' is this rank's GPU, whoever made it, 'cuda:0' the first of its node; 'cpu' needs none",
+        ),
+        Rule(
+            r"Found no NVIDIA driver|(?:libcuda|libnvidia-ml)\.so",
             "the script wants a GPU, and torch finds no NVIDIA driver",
             "request GPUs (--gpus-per-node N) on nodes with the driver and NVIDIA's container runtime; or let the "
             "script use device='cpu'",

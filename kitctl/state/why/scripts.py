@@ -72,6 +72,36 @@ SCRIPTS: Final = Family(
             "put what it does under: if __name__ == '__main__':",
         ),
         Rule(
+            r"Compressed file ended before|Ran out of input|No data left in file|BadGzipFile|Not a gzipped file"
+            r"|BadZipFile|not a zip file|cannot identify image file|image file is truncated|Truncated File Read"
+            r"|unpack requires a buffer of|ReadError: (?:unexpected end|not a gzip)|Parquet magic bytes not found",
+            "",
+            "the file is empty, damaged or not complete: compare its size, and get it again; if ranks write it, write "
+            "to another name, and os.replace() it when it is complete",
+            seen="EOFError: Compressed file ended before the end-of-stream marker was reached",
+        ),
+        Rule(
+            r"ImportError: cannot import name '[^']*' from (?:partially initialized module )?'([^']*)' "
+            r"\((?![^)]*(?:-packages|lib/python))",
+            "",
+            "if {0} should be a library, a file of the script's folder has its name and hides it: rename that file; "
+            "else it has no such name, or imports go round in a circle",
+            seen="ImportError: cannot import name 'load_dataset' from 'datasets' (/workspace/datasets.py)",
+        ),
+        Rule(
+            r"environment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"
+            r"|KeyError: '(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'",
+            "",
+            "kitctl sets these variables: keep them, without os.environ.clear(), env -i, sudo, or env= of a subprocess "
+            "that lacks them",
+            seen="environment variable RANK expected, but not set",
+        ),
+        Rule(
+            r"(ranks? [\d, -]+ (?:has|have) gone on in the background, after exit code 0)",
+            "{0}, and ended with the node",
+            "let the script's own process train, in the foreground: no daemon, no os.fork() whose parent ends, no `&`",
+        ),
+        Rule(
             r"ProcessExitedException: process \d+ terminated with exit code",
             "",
             "the process that the script started has printed its own error: see the last lines",

@@ -47,6 +47,13 @@ SERVICES: Final = Family(
             seen="URLError: <urlopen error [Errno 111] Connection refused>",
         ),
         Rule(
+            r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+            "",
+            "send or mount the file with your organization's certificates, and name it: --env SSL_CERT_FILE=... and "
+            "--env REQUESTS_CA_BUNDLE=...",
+            seen="[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate",
+        ),
+        Rule(
             r"EOFError: EOF when reading a line",
             "",
             "no rank has a terminal to ask at: give the answer as an argument of the script",

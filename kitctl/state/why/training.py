@@ -38,6 +38,17 @@ TRAINING: Final = Family(
             seen="Error(s) in loading state_dict for Net: ...",
         ),
         Rule(
+            r"Unsupported operand 118\b|invalid load key, 'v'|Error while deserializing header: .*?[Tt]oo ?[Ll]arge",
+            "the checkpoint is none: its file is a pointer of git lfs, or damaged",
+            "fetch the file itself, as by git lfs pull in its folder, before it is sent or mounted; `head -c 100` "
+            "shows what it is",
+        ),
+        Rule(
+            r"Unsupported operand 60\b|invalid load key, '<'",
+            "the checkpoint is none: its file is a page of HTML",
+            "its download was answered by a page, perhaps one to log in: get it again, with a token if it needs one",
+        ),
+        Rule(
             r"Weights only load failed",
             "",
             "torch.load(..., weights_only=False) if you trust the file; or save nothing but state_dicts",

@@ -13,6 +13,7 @@ from typing import Final
 
 PR_SET_NAME: Final = 15  # linux/prctl.h
 LOOK_SECONDS: Final = 10.0  # between two looks for orphans that have ended
+RANK: Final = "kit-rank-"  # before a rank's number, in its name
 SUPERVISOR: Final = "kit-supervisor"  # name of a pod supervisor, whose command line is that of its agent
 
 
@@ -46,6 +47,17 @@ def _states() -> dict[int, str]:
             if int(parent) == mine:
                 found[int(path.parent.name)] = state
     return found
+
+
+def ranks_left() -> list[int]:
+    """The ranks of which this process has adopted a fork that runs on: it bears the name of its rank."""
+    found: set[int] = set()
+    for pid, state in _states().items():
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+            if state != "Z" and name.startswith(RANK):
+                found.add(int(name.removeprefix(RANK)))
+    return sorted(found)
 
 
 class OrphanReaper:

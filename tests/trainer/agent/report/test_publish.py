@@ -174,6 +174,19 @@ def test_the_state_of_the_group_and_the_last_recovery_are_reported(tmp_path: Pat
     del store
 
 
+def test_ranks_that_went_on_in_the_background_are_told_until_the_next_group(tmp_path: Path) -> None:
+    leader = reporter(tmp_path, 0)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader])
+    leader.gone_on([0, 2])
+    assert leader.warning == "ranks 0, 2 have gone on in the background, after exit code 0"
+    meet(port, "b", [leader])
+    assert leader.warning == ""
+    leader.stop()
+    del store
+
+
 class WaitingRanks(SteppedRanks):
     """Ranks that have not taken a step yet."""
 

@@ -25,7 +25,7 @@ from typing import Final
 from kittrain.agent.hooks import profiling, script_hooks
 from kittrain.agent.processes import stack_file
 from kittrain.outcome.failures import Failure
-from kittrain.system.child_processes import show_as
+from kittrain.system.child_processes import RANK, show_as
 from kittrain.system.parent_death import die_with_parent
 from kittrain.system.texts import of_error
 
@@ -43,7 +43,7 @@ def main(command: list[str]) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     stack_file.register()
     profiling.offer()
-    show_as(f"kit-rank-{os.environ.get('RANK', '0')}")
+    show_as(f"{RANK}{os.environ.get('RANK', '0')}")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)  # the agent gets each line at once, and whole
     script_hooks.install()

@@ -86,6 +86,7 @@ class Reporter:
         self._alone = ""  # a warning that ranks train models of their own
         self._told_alone = False
         self._not_finite = ""  # likewise, that they train NaN
+        self._background = ""  # and that they have not ended, though their processes have
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
         self._script_progress = RankProgress()  # of a script that writes no progress file
@@ -140,7 +141,7 @@ class Reporter:
         self._resumed.restart(agreed["reached"], self._own_progress())
         self._unknown = not agreed["reached"]
         self.files.begin()
-        self._not_finite = ""
+        self._not_finite = self._background = ""
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
         self._round_over, self._timings, self._slow, self.standstill = False, {}, set(), None
@@ -181,8 +182,16 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
-        found = self._not_finite or self._alone or self._progress().warning or self.files.difference
+        found = self._not_finite or self._background or self._alone or self._progress().warning or self.files.difference
         return found or self._taken.anew or self._resumed.warning
+
+    def gone_on(self, ranks: Sequence[int]) -> None:
+        """Ranks have ended with 0 before they joined a group or took a step, and left processes of their script."""
+        who, have = f"ranks {', '.join(map(str, ranks))}", "have"
+        if len(ranks) == 1:
+            who, have = f"rank {ranks[0]}", "has"
+        self._background = f"{who} {have} gone on in the background, after exit code 0"
+        self._log(f"warning: {self._background}: what they do there is ended with this node")
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""

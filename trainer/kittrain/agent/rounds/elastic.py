@@ -46,7 +46,7 @@ from kittrain.outcome.failures import (
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending, cut_short
 from kittrain.system import heartbeat
-from kittrain.system.child_processes import OrphanReaper
+from kittrain.system.child_processes import OrphanReaper, ranks_left
 from kittrain.system.console import log
 from kittrain.system.import_path import with_packages
 from kittrain.torch_private.elastic import ElasticAgent
@@ -241,6 +241,8 @@ class NodeAgent(ElasticAgent):
             self._observe(worker_group, ended=False)
             return RunResult(state=WorkerState.HEALTHY)
         self._finish_watch()
+        if not (self._watch.group or self._watch.steps or self._watch.script_steps) and (left := ranks_left()):
+            self._reporter.gone_on(left)
         self._observe(worker_group, ended=True)
         self._history.ranks_end(self._watch, "barrier")
         return RunResult(

@@ -27,7 +27,7 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from kittrain.job.env import RankEnv
 from kittrain.outcome.failures import Failure
-from kittrain.system.child_processes import show_as
+from kittrain.system.child_processes import RANK, show_as
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.open_sockets import open_sockets, shut_down
 from kittrain.system.texts import of_error
@@ -134,7 +134,7 @@ class Rounds:
             told, self._left = self._next, self._ended
         # The address stays that of this process's start, which what it starts inherits: this group has its own store.
         os.environ.update({name: value for name, value in told.items() if name not in MASTER})
-        show_as(f"kit-rank-{told['RANK']}")
+        show_as(f"{RANK}{told['RANK']}")
         return told
 
     def form(self, env: RankEnv, address: Mapping[str, str], *, timeout: timedelta) -> None:

@@ -1,0 +1,188 @@
+"""Situations that a stranger made up: what had to be told of them was written down before they were made."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.corpus.situation import DDP, GROUP, ONCE, Situation, only
+
+NASTY: Final = (
+    Situation(
+        name="no room for temporary files",
+        script="import resource, signal, tempfile\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\ntempfile.mkstemp()",
+        cause="No usable temporary directory",
+        fix="TMPDIR|space",
+        options=ONCE,
+    ),
+    Situation(
+        name="a rank closes its output before it fails",
+        script=GROUP + only(1, "os.close(1); os.close(2); raise ValueError('bad shard')"),
+        cause="rank 1: ValueError: bad shard",
+        fix=r"train\.py:\d+",
+        options=ONCE,
+    ),
+    Situation(
+        name="too many processes",
+        script="import os, resource, subprocess\nresource.setrlimit(resource.RLIMIT_NPROC, (9, 9))\nos.setuid(54321)\n"
+        "running = [subprocess.Popen(['sleep', '600']) for _ in range(20)]",
+        cause="Resource temporarily unavailable",
+        fix="processes|ulimit -u|pids",
+        options=ONCE,
+    ),
+    Situation(
+        name="too many threads",
+        script="import threading, time\nclass Thread(threading.Thread):\n    def start(self):\n"
+        '        raise RuntimeError("can\'t start new thread")\nThread().start()',
+        cause="can't start new thread",
+        fix="processes|threads|ulimit -u|pids",
+        options=ONCE,
+    ),
+    Situation(
+        name="a rank ends itself in the middle",
+        script=DDP + "for i in range(99):\n    step()\n    if i == 30 and rank == 1:\n        os._exit(0)",
+        cause=r"rank 1 ended with exit code 0.*rank 0 lost it",
+        fix="same number of steps",
+        options=ONCE,
+    ),
+    Situation(
+        name="a worker of the loader is stopped",
+        script=DDP
+        + """
+import signal
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 99
+    def __getitem__(self, index):
+        if index == 30 and rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return torch.ones(1)
+for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
+    step()
+""",
+        cause="rank 1 waits for its data loader",
+    ),
+    Situation(
+        name="a script that becomes a daemon",
+        script="import os, time\nif os.fork():\n    os._exit(0)\nos.setsid()\ntime.sleep(600)",
+        cause="gone on in the background",
+        fix="foreground|wait|background",
+    ),
+    Situation(
+        name="a checkpoint that is a pointer of git lfs",
+        script="import torch\ntorch.load('model.pt')",
+        files={"model.pt": "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"},
+        cause="git lfs",
+        fix="git lfs pull",
+        options=("--workdir", ".", *ONCE),
+    ),
+    Situation(
+        name="a compressed file is cut short",
+        script="import gzip\nopen('x.gz', 'wb').write(gzip.compress(b'x' * 9999)[:20])\ngzip.open('x.gz').read()",
+        cause="EOFError: Compressed file ended before",
+        fix="again|damaged|complete",
+        options=ONCE,
+    ),
+    Situation(
+        name="a pickle is empty",
+        script="import pickle\nopen('x.pkl', 'wb').close()\npickle.load(open('x.pkl', 'rb'))",
+        cause="EOFError: Ran out of input",
+        fix="empty|damaged|complete",
+        options=ONCE,
+    ),
+    Situation(
+        name="healthy and names another master address",
+        script="import os\nos.environ['MASTER_ADDR'] = 'nosuch.invalid'\n"
+        + GROUP
+        + "assert dist.get_world_size() == 2",
+        healthy=True,
+    ),
+    Situation(
+        name="a device that torch does not know",
+        script="import torch\ntorch.ones(2, device='gpu')",
+        cause="no device gpu",
+        fix="'cuda'",
+        options=ONCE,
+    ),
+    Situation(
+        name="a checkpoint of a wrapped model",
+        script="import torch\ntorch.save({'module.weight': torch.ones(2, 2), 'module.bias': torch.ones(2)}, 'x.pt')\n"
+        "torch.nn.Linear(2, 2).load_state_dict(torch.load('x.pt'))",
+        cause=r"loading state_dict for Linear",
+        fix=r"module\.",
+        options=ONCE,
+    ),
+    Situation(
+        name="torch without cuda",
+        script="raise AssertionError('Torch not compiled with CUDA enabled')",
+        cause="torch was built without CUDA",
+        fix="cpu|GPU build|built with CUDA|index",
+        options=ONCE,
+    ),
+    Situation(
+        name="world size of another machine",
+        script=GROUP.replace('("gloo")', '("gloo", rank=rank, world_size=4)'),
+        cause="world_size|2 of 4|init_process_group",
+    ),
+    Situation(
+        name="variables are cleared",
+        script="import os\nos.environ.clear()\nimport torch.distributed as dist\ndist.init_process_group('gloo')",
+        cause="environment variable RANK expected",
+        fix="environment|variable",
+        options=ONCE,
+    ),
+    Situation(
+        name="a file with the name of a library",
+        script="from dataclasses_json import dataclass_json",
+        files={"dataclasses_json.py": "SEED = 3\n"},
+        cause="cannot import name 'dataclass_json' from 'dataclasses_json'",
+        fix="rename",
+        options=("--workdir", ".", *ONCE),
+    ),
+    Situation(
+        name="healthy next to a file with the name of a module",
+        script="import random\nprint(random.random())",
+        files={"random.py": "SEED = 3\n", "calendar.py": "SEED = 3\n"},
+        options=("--workdir", "."),
+        healthy=True,
+    ),
+    Situation(
+        name="kills its agent",
+        script=GROUP + "time.sleep(2)\n" + only(0, "os.kill(os.getppid(), 9)") + "time.sleep(600)",
+        cause="killed|again and again|agent",
+    ),
+    Situation(
+        name="certificate is not trusted",
+        script="raise OSError('[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed certificate in "
+        "certificate chain (_ssl.c:1000)')",
+        cause="CERTIFICATE_VERIFY_FAILED",
+        fix="SSL_CERT_FILE|REQUESTS_CA_BUNDLE|certificate",
+        options=ONCE,
+    ),
+    Situation(
+        name="two data types",
+        script="import torch\ntorch.nn.Linear(2, 2)(torch.ones(2, 2, dtype=torch.float64))",
+        cause="dtype|same dtype",
+        fix=r"train\.py:2",
+        options=ONCE,
+    ),
+    Situation(
+        name="healthy and stopped for a while",
+        script=DDP + "import signal, subprocess\nfor i in range(60):\n    step()\n    if i == 20 and rank == 1:\n"
+        "        subprocess.Popen(['sh', '-c', f'sleep 4; kill -CONT {os.getpid()}'])\n"
+        "        os.kill(os.getpid(), signal.SIGSTOP)",
+        healthy=True,
+    ),
+    Situation(
+        name="healthy and closes its output",
+        script=DDP + "os.close(1)\nos.close(2)\nfor _ in range(60):\n    step()\ndist.barrier()\n"
+        "dist.destroy_process_group()",
+        healthy=True,
+    ),
+    Situation(
+        name="healthy with a helper that it leaves",
+        script=GROUP + "import subprocess\nif rank == 0:\n    subprocess.Popen(['sleep', '5'])\ndist.barrier()\n"
+        "dist.destroy_process_group()",
+        healthy=True,
+    ),
+)
