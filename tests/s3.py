@@ -74,14 +74,23 @@ def program() -> Path:
 
 
 @contextmanager
-def serving(folder: Path, *, before: tuple[str, ...] = (), extra: Mapping[str, str] | None = None) -> Iterator[S3]:
-    """A server over a new folder, until the context ends; ``before``: a command that starts it."""
+def serving(
+    folder: Path, *, host: str = "127.0.0.1", before: tuple[str, ...] = (), extra: Mapping[str, str] | None = None
+) -> Iterator[S3]:
+    """A server over a new folder, until the context ends.
+
+    Args:
+        folder: what it keeps is below it.
+        host: the address that it listens at.
+        before: a command that starts it.
+        extra: for its environment.
+    """
     root = folder / "root"
     root.mkdir(parents=True)
     number = free_port()
-    command = [*before, str(program()), "--access", ACCESS, "--secret", SECRET, "--port", f"127.0.0.1:{number}"]
+    command = [*before, str(program()), "--access", ACCESS, "--secret", SECRET, "--port", f"{host}:{number}"]
     command += ["--iam-dir", str(_made(folder / "users"))]
-    server = S3(url=f"http://127.0.0.1:{number}", root=root)
+    server = S3(url=f"http://{host}:{number}", root=root)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--quiet", "posix", "--sidecar", str(_made(folder / "sidecar")), str(root)],

@@ -1,7 +1,8 @@
-"""Minimal wheels; a wheel is a zip archive."""
+"""Wheels, which are zip archives: minimal ones, and those of installed packages."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,4 +25,21 @@ def wheel(
     with zipfile.ZipFile(path, "w") as archive:
         for place, text in sorted(content.items()):
             archive.writestr(zipfile.ZipInfo(place), text)
+    return path
+
+
+def installed(folder: Path, name: str) -> Path:
+    """Pack a package of this environment, as it is, into a wheel again; returns its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = importlib.metadata.distribution(name)
+    tags = [
+        line.removeprefix("Tag: ").split("-")
+        for line in (found.read_text("WHEEL") or "").splitlines()
+        if "Tag: " in line
+    ]
+    path = folder / f"{name}-{found.version}-{tags[0][0]}-{tags[0][1]}-{'.'.join(tag[2] for tag in tags)}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in found.files or ():
+            if ".." not in file.parts and "__pycache__" not in file.parts:
+                archive.write(str(found.locate_file(file)), str(file))
     return path
