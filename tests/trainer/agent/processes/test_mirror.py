@@ -113,6 +113,14 @@ def test_the_node_of_rank_0_uploads_and_ends_when_all_is_there(tmp_path: Path) -
     assert (one.report.step, one.report.behind, said) == (2, 0, [])
     one.finish()  # again, when the node ends
 
+    (folder / manifests[1].name).rename(tmp_path / "gone")  # such as by a claim that was restored from an older copy
+    ending, said = checked(node(folder))
+    assert ending is None
+    assert said[0].startswith(
+        f"warning: s3://mirrors/there/run has {manifests[1].name} of this run, which is newer than"
+    )
+    assert "submit --continue s3://mirrors/there/run with another --name" in said[0]
+
 
 def test_what_does_not_get_there_in_time_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")

@@ -47,6 +47,9 @@ class MirrorCheck:
         _, errors = self._process.communicate()
         code, reason = self._process.returncode, (errors.strip().splitlines() or ["no reason given"])[-1]
         if code == 0:
+            for line in errors.splitlines():
+                if line.startswith("warning: "):
+                    self._log(line)
             _mark_used(self._node)
             return None
         if _was_used(self._node):

@@ -16,7 +16,7 @@ from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest, verify
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorTakenError
-from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch
+from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch, newer_than
 from kittrain.rank.snapshots.mirror.index import INDEX, Entry, Owner
 from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
@@ -186,3 +186,19 @@ def test_a_folder_with_another_history_is_not_used_in_place_of_the_mirror(store:
     (there / second.name).rename(tmp_path / "gone")
     with pytest.raises(MirrorError, match="do not continue step-00000002-g0001"):
         check_folder(store, one.index, there, run="run-2")
+
+
+def test_a_folder_of_this_run_that_is_older_than_its_mirror_is_told(store: Store, tmp_path: Path) -> None:
+    one = mirror(store, "a")
+    (there := tmp_path / "there").mkdir()
+    first, second = runs.run(there, 1, 2)
+    add(one, there, first)
+    assert newer_than(there, one.index, run="run-1") is None  # the mirror is behind, as it may be
+    add(one, there, second)
+    assert newer_than(there, one.index, run="run-1") is None
+    (there / second.name).rename(tmp_path / "gone")
+    found = newer_than(there, one.index, run="run-1")
+    assert found is not None
+    assert found.name == second.name
+    assert newer_than(there, one.index, run="run-2") is None  # that is refused, or a later part
+    assert newer_than(tmp_path / "empty", one.index, run="run-1") is None  # it is filled

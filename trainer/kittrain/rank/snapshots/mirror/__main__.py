@@ -33,6 +33,10 @@ from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
 
 UNAVAILABLE: Final = 75  # sysexits' EX_TEMPFAIL
+AHEAD: Final = (
+    "warning: {0} has {1} of this run, which is newer than all that {2} has, and training goes on from there; if that "
+    "is not meant: submit --continue {0} with another --name or --claim, whose folder is empty\n"
+)
 NICE: Final = 10  # training goes first
 
 
@@ -55,12 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(env: RankEnv, _options: argparse.Namespace) -> int:
-    """Whether this run may use the mirror, and the store does what the fence needs."""
+    """Whether this run may use the mirror, and the store does what the fence needs; a warning on stderr is no failure."""
     store = Store(env.job.snapshots.mirror)
     found = read_index(store)
     if found:
         indices.check_run(found[0], env.run_id, resume=bool(env.job.resume), url=store.url)
         fetching.check_folder(store, found[0], _folder(env), run=env.run_id)
+        if ahead := fetching.newer_than(_folder(env), found[0], run=env.run_id):
+            sys.stderr.write(AHEAD.format(store.url, ahead.name, _folder(env)))
     store.probe()
     return 0
 

@@ -75,6 +75,19 @@ def check_folder(store: Store, index: Index, folder: Path, *, run: str) -> None:
     )
 
 
+def newer_than(folder: Path, index: Index, *, run: str) -> Entry | None:
+    """What the mirror of this run has that its folder, which is not empty, lacks; None if that is newer, as it should be.
+
+    A claim that was restored from an old copy would continue an earlier part of the run, without a word.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    there = [one for one in list_folders(folder) if one.published]
+    ahead = index.owner.run == run and index.snapshots and there and index.newest[0].age > there[0].age
+    return index.newest[0] if ahead else None
+
+
 def manifest_of(store: Store, entry: Entry) -> Manifest:
     """The manifest of a snapshot in the mirror.
 
