@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def check(env: RankEnv, _options: argparse.Namespace) -> int:
-    """Whether this run may use the mirror, and the store does what the fence needs; a warning on stderr is no failure."""
+    """Whether this run may use the mirror, and the store does what the fence needs; its warnings are on stderr."""
     store = Store(env.job.snapshots.mirror)
     found = read_index(store)
     if found:

@@ -76,7 +76,7 @@ def check_folder(store: Store, index: Index, folder: Path, *, run: str) -> None:
 
 
 def newer_than(folder: Path, index: Index, *, run: str) -> Entry | None:
-    """What the mirror of this run has that its folder, which is not empty, lacks; None if that is newer, as it should be.
+    """The newest snapshot of the mirror if this run's folder has only older ones; None if it has newer ones, or none.
 
     A claim that was restored from an old copy would continue an earlier part of the run, without a word.
 
