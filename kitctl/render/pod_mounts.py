@@ -109,6 +109,8 @@ def _requirements(spec: JobSpec, sources: Sources) -> Iterator[Mount]:
 
 
 def _snapshots(spec: JobSpec) -> Mount:
+    if not spec.snapshots.shared:
+        return Mount(name="snapshots", path=spec.snapshots.path, kind="ephemeral", source=_own_volume(spec))
     return Mount(
         name="snapshots",
         path=spec.snapshots.path,
@@ -116,6 +118,15 @@ def _snapshots(spec: JobSpec) -> Mount:
         source={"claimName": claim(spec)},
         sub_path=spec.name if spec.snapshots.claim else "",  # other jobs may use an existing claim, too
     )
+
+
+def _own_volume(spec: JobSpec) -> Mapping[str, Any]:
+    """A claim that Kubernetes makes for each pod, and deletes with it."""
+    wanted: dict[str, Any] = {"accessModes": ["ReadWriteOnce"]}
+    if spec.snapshots.storage_class:
+        wanted["storageClassName"] = spec.snapshots.storage_class
+    wanted["resources"] = {"requests": {"storage": spec.snapshots.size}}
+    return {"volumeClaimTemplate": {"spec": wanted}}
 
 
 def _sent(spec: JobSpec, sent: SentFolder, place: Mount) -> Mount:

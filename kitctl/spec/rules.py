@@ -153,9 +153,11 @@ def _plain(path: str) -> str:
 
 
 def _snapshots(spec: JobKeys) -> Iterator[Problem]:
-    if spec.snapshots.enabled and spec.all_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
+    if spec.snapshots.shared and spec.all_nodes > 1 and spec.snapshots.access_mode != "ReadWriteMany":
         what = f"{spec.snapshots.access_mode} cannot be mounted by {spec.all_nodes} nodes"
-        yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, or nodes: 1")
+        yield Problem.of("snapshots.accessMode", what, "use ReadWriteMany, nodes: 1, or snapshots.storage: perNode")
+    if spec.snapshots.enabled and not spec.snapshots.shared:
+        yield from _per_node(spec)
     if spec.resume and not spec.snapshots.enabled:
         yield Problem.of("resume", "needs snapshots", "set snapshots.enabled")
     if spec.snapshots.mirror and not spec.snapshots.enabled:
@@ -164,6 +166,16 @@ def _snapshots(spec: JobKeys) -> Iterator[Problem]:
         if name in spec.env:
             fix = f"give it by secrets ({name}: SECRET/KEY), and on this machine by your shell's environment"
             yield Problem.of(f"env.{name}", "would be written into the job's objects, for all to read", fix)
+
+
+def _per_node(spec: JobKeys) -> Iterator[Problem]:
+    """What needs a folder that all nodes share."""
+    if spec.snapshots.claim:
+        what = "is a folder that all nodes share, and with snapshots.storage: perNode each has its own"
+        yield Problem.of("snapshots.claim", what, "leave it out, or snapshots.storage: claim")
+    if spec.snapshots.memory_every_steps:
+        what = "and snapshots.storage: perNode exclude each other"
+        yield Problem.of("snapshots.memoryEverySteps", what, "take snapshots more often: snapshots.everySteps")
 
 
 def _outputs(spec: JobKeys) -> Iterator[Problem]:
@@ -179,8 +191,9 @@ def _outputs(spec: JobKeys) -> Iterator[Problem]:
         yield Problem.of(field, f"{what} is the working folder itself", "name a folder in it, as in checkpoints")
     elif spec.command and PurePath(spec.command[0]).is_relative_to(spec.outputs):
         yield Problem.of(field, f"{what} holds the script", "name a folder for what it writes alone")
-    if not spec.snapshots.enabled:
-        yield Problem.of(field, "needs the claim for snapshots", "set snapshots.enabled")
+    if not spec.snapshots.shared:
+        fix = "snapshots.storage: claim" if spec.snapshots.enabled else "set snapshots.enabled"
+        yield Problem.of(field, "needs the claim for snapshots", fix)
 
 
 def _requirements(spec: JobKeys) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from kitctl.base import printable
 from kitctl.base.quantity import duration
 from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
 from kitjob.report import (
+    CopiesReport,
     MirrorReport,
     NodeAssignment,
     PastFailure,
@@ -95,6 +96,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
     mirror: MirrorReport | None = None
+    copies: CopiesReport | None = None
     """The copy of its snapshots in an object store, as its agent last told. Null: it has none, or has not begun."""
     outputs: str = ""
     """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
@@ -177,6 +179,7 @@ def derive(facts: JobFacts) -> JobState:
         nodes=tuple(_node(node, facts, phase) for node in facts.nodes),
         snapshots=facts.snapshots,
         mirror=report.mirror,
+        copies=report.copies,
         outputs=facts.outputs,
         queue=facts.queue,
         slow=report.slow if phase == "Running" else {},

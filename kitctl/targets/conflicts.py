@@ -78,6 +78,12 @@ def snapshots_disabled(name: str) -> ConflictError:
     return ConflictError(f"{name!r} keeps no snapshots", fix="submit it with snapshots.enabled=true")
 
 
+def snapshots_on_nodes(name: str) -> ConflictError:
+    """A job whose nodes keep its snapshots on volumes of their own."""
+    what = f"the snapshots of {name!r} are on volumes of its nodes, each of which has a part"
+    return ConflictError(what, fix="kitctl status shows how far they are; with snapshots.mirror a bucket has them, too")
+
+
 def node_gone(node: int) -> ConflictError:
     """A rank's node is not running."""
     return ConflictError(f"node {node} is not running", fix="try again once the job trains")

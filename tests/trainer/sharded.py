@@ -113,7 +113,8 @@ def run(
     shared |= {"KIT_BACKEND": "gloo", "PET_RDZV_ID": name, "KIT_RESUME": "1", "KIT_SNAPSHOTS_EVERY_STEPS": "2", **env}
     processes = []
     for rank, folder in enumerate(folders):
-        own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "KIT_SNAPSHOT_DIR": str(folder)}
+        local = 0 if "KIT_SNAPSHOTS_STORAGE" in env else rank  # of a node with a folder of its own
+        own = {"RANK": str(rank), "LOCAL_RANK": str(local), "KIT_SNAPSHOT_DIR": str(folder)}
         log = folders[0].with_name(f"log-{rank}")
         processes.append(fork(run_rank, shared | own, kind, epochs, dies_at, log))
     return [finish(process) for process in processes]

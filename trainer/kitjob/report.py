@@ -194,6 +194,21 @@ class MirrorReport(Record):
     """Why it does not go on. Empty: it does."""
 
 
+class CopiesReport(Record):
+    """How far the copies of snapshots on other nodes are, where each node has a folder of its own."""
+
+    step: int | None = None
+    """Step of the newest snapshot of which all parts are there. Null: there is none."""
+    have: int = 0
+    """On how many nodes its rarest part is."""
+    wanted: int = 0
+    """On how many it should be."""
+    copied_step: int | None = None
+    """Step of the newest snapshot that has all its copies: any one node may be lost. Null: there is none."""
+    warning: str = ""
+    """Why it does not go on. Empty: it does."""
+
+
 class Report(Record):
     """What the agent of rank 0 publishes about the group."""
 
@@ -231,6 +246,8 @@ class Report(Record):
     """The last failures, the oldest first."""
     mirror: MirrorReport | None = None
     """The copy of the snapshots in an object store. Null: the job has none, or its agent has not begun."""
+    copies: CopiesReport | None = None
+    """The copies of the snapshots on other nodes. Null: all nodes share a folder, or there are no snapshots yet."""
     warning: str = ""
     """What is probably not as it should be, although the ranks run or have succeeded."""
     updated: str = ""

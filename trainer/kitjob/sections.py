@@ -106,6 +106,10 @@ class Snapshots(Record):
 
     enabled: bool = True
     """Whether to take snapshots; without, a restart begins at step 0."""
+    storage: Sent[Literal["claim", "perNode"]] = "claim"
+    """Where they are. ``claim``: in one folder that all nodes share. ``perNode``: each node has a volume of its own,
+    with what its ranks write and copies of another node's part. No storage is shared, and any one node may be lost;
+    all volumes go with their pods."""
     claim: ObjectName = ""
     """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is created, and outlives the job."""
     size: Bytes = "10Gi"
@@ -138,6 +142,11 @@ class Snapshots(Record):
     """Also keep the first snapshot after each multiple of this many steps, for good."""
     keep_best: Sent[Annotated[str, Meta(pattern=r"^((max|min):.+)?$", examples=("max:accuracy", "min:loss"))]] = ""
     """Also keep the best snapshot by a metric that the script reports after each epoch; one is then taken there."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether the job has a claim for them, which all nodes mount."""
+        return self.enabled and self.storage == "claim"
 
     @property
     def every_seconds(self) -> int | None:

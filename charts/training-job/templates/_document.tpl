@@ -45,6 +45,7 @@ from them is in the document (`training-job.document`).
       "lastCall": "3s"
     },
     "snapshots": {
+      "storage": "claim",
       "mirror": "",
       "everySteps": 100,
       "every": null,

@@ -54,7 +54,7 @@ PYTHONUNBUFFERED: "1"
   "secretFile" (empty $job.secretName | ternary "" "/var/run/secrets/kitctl.dev/key")
   "secretName" (.Values.security.reportStatus | ternary $job.secretName "")
   "restartInPlace" true
-  "logDir" (.Values.snapshots.enabled | ternary (printf "%s/logs" .Values.snapshots.path) "")
+  "logDir" ((and .Values.snapshots.enabled (eq .Values.snapshots.storage "claim")) | ternary (printf "%s/logs" .Values.snapshots.path) "")
   "report" (.Values.security.reportStatus | ternary (printf "configmap:%s" $job.statusName) "") }}
 {{- $defaults := include "training-job.defaults" . | fromJson }}
 {{- $run = include "training-job.selected" (dict "values" $run "defaults" $defaults.run) | fromJson }}

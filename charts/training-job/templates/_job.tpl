@@ -80,6 +80,7 @@
   "selector" (pick $labels.trainer "app.kubernetes.io/instance" "app.kubernetes.io/component")
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
+  "sharesSnapshots" (and .Values.snapshots.enabled (eq .Values.snapshots.storage "claim"))
   "claim" (.Values.snapshots.claim | default (printf "%s-snapshots" $name))
   "secretName" (empty .Values.security.rendezvousSecret | ternary "" (printf "%s-rendezvous" $name))
   "statusName" (printf "%s-status" $name)

@@ -192,9 +192,21 @@ spec:
     - name: secret
       secret: {secretName: {{ . | toJson }}, optional: true}
     {{- end }}
-    {{- if .Values.snapshots.enabled }}
+    {{- if $job.sharesSnapshots }}
     - name: snapshots
       persistentVolumeClaim: {claimName: {{ $job.claim | toJson }}}
+    {{- else if .Values.snapshots.enabled }}
+    - name: snapshots
+      ephemeral:
+        volumeClaimTemplate:
+          spec:
+            accessModes: [ReadWriteOnce]
+            {{- with .Values.snapshots.storageClass }}
+            storageClassName: {{ . | toJson }}
+            {{- end }}
+            resources:
+              requests:
+                storage: {{ .Values.snapshots.size | toJson }}
     {{- end }}
     {{- with $job.trainerNames }}
     - name: trainer

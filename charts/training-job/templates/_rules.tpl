@@ -178,8 +178,14 @@ volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it 
 {{- define "training-job.snapshotProblems" -}}
 {{- $job := include "training-job.job" . | fromJson }}
 {{- with .Values.snapshots }}
-{{- if and .enabled (gt (int64 $job.allNodes) 1) (ne .accessMode "ReadWriteMany") }}
-snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.allNodes }} nodes; fix: use ReadWriteMany, or nodes: 1
+{{- if and $job.sharesSnapshots (gt (int64 $job.allNodes) 1) (ne .accessMode "ReadWriteMany") }}
+snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.allNodes }} nodes; fix: use ReadWriteMany, nodes: 1, or snapshots.storage: perNode
+{{- end }}
+{{- if and .enabled (not $job.sharesSnapshots) .claim }}
+snapshots.claim: is a folder that all nodes share, and with snapshots.storage: perNode each has its own; fix: leave it out, or snapshots.storage: claim
+{{- end }}
+{{- if and .enabled (not $job.sharesSnapshots) .memoryEverySteps }}
+snapshots.memoryEverySteps: and snapshots.storage: perNode exclude each other; fix: take snapshots more often: snapshots.everySteps
 {{- end }}
 {{- if not (hasPrefix "/" .path) }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /
@@ -196,8 +202,8 @@ outputs: '{{ . }}' is the working folder itself; fix: name a folder in it, as in
 outputs: '{{ . }}' holds the script; fix: name a folder for what it writes alone
 {{- end }}
 {{- end }}
-{{- if and $.Values.outputs (not .enabled) }}
-outputs: needs the claim for snapshots; fix: set snapshots.enabled
+{{- if and $.Values.outputs (not $job.sharesSnapshots) }}
+outputs: needs the claim for snapshots; fix: {{ .enabled | ternary "snapshots.storage: claim" "set snapshots.enabled" }}
 {{- end }}
 {{- if and $.Values.resume (not .enabled) }}
 resume: needs snapshots; fix: set snapshots.enabled
@@ -233,13 +239,13 @@ trainer: the chart lacks its file files/kittrain.tar.xz; fix: in a checkout, mak
 {{- if and .Values.requirements.file (not .Values.code.requirements) }}
 requirements: a chart cannot read the file; fix: kitctl upload sends it; give what that prints as code
 {{- end }}
-{{- if and .Values.code.requirements (not (.Values.code.requirements).configMap) (not .Values.snapshots.enabled) }}
+{{- if and .Values.code.requirements (not (.Values.code.requirements).configMap) (not (and .Values.snapshots.enabled (eq .Values.snapshots.storage "claim"))) }}
 code.requirements: without configMap they are on the claim for snapshots; fix: give configMap, or set snapshots.enabled
 {{- end }}
 {{- if and .Values.code.digest .Values.sources }}
 sources: the folder of code takes their place; fix: give one of the two
 {{- end }}
-{{- if and .Values.code.digest (not .Values.code.configMap) (not .Values.snapshots.enabled) }}
+{{- if and .Values.code.digest (not .Values.code.configMap) (not (and .Values.snapshots.enabled (eq .Values.snapshots.storage "claim"))) }}
 code: without configMap the folder is on the claim for snapshots; fix: give configMap, or set snapshots.enabled
 {{- end }}
 {{- if and .Values.send (not .Values.sources) (not .Values.code.digest) }}

@@ -84,6 +84,7 @@ def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
             ),
         ),
         ("Snapshot", _snapshot(job, now)),
+        ("Copies", _copies(job)),
         ("Mirror", _mirror(job, now)),
         ("Outputs", job.outputs),
         ("Slow", ", ".join(f"rank {rank} takes {ratio:.1f} x the others' step" for rank, ratio in job.slow.items())),
@@ -180,6 +181,17 @@ def _snapshot(job: JobState, now: float) -> str:
     age = f" ({duration(now - published)} ago)" if step and published and not job.finished else ""
     writing = f", writing step {progress.writing_step} for {duration(now - since)}" if _is_slow(job, now) else ""
     return f"{f'step {step}' if step else 'none yet'}{age}{writing}, in {job.snapshots}"
+
+
+def _copies(job: JobState) -> str:
+    """``copies 2 of 2, step 4120``, of the newest snapshot that is whole, and which one is safe if that is not."""
+    copies = job.copies
+    if copies is None:
+        return ""
+    there = f"{copies.have} of {copies.wanted}, step {copies.step}" if copies.step is not None else "none yet"
+    safe = f"step {copies.copied_step} has all" if copies.copied_step is not None else "no snapshot has all"
+    warning = f"; warning: {copies.warning}" if copies.warning else ""
+    return there + (f"; {safe}" if copies.copied_step != copies.step else "") + warning
 
 
 def _mirror(job: JobState, now: float) -> str:

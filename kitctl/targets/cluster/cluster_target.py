@@ -6,7 +6,7 @@ A command imports what others do not need: reading a job's state must not take l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +21,7 @@ from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
 from kitctl.targets.cluster.read import events, finding, job_facts, last_lines
 from kitctl.targets.cluster.read.reports import history_tail, report
-from kitctl.targets.conflicts import check_scale, scale_notes, snapshots_disabled
+from kitctl.targets.conflicts import check_scale, scale_notes, snapshots_disabled, snapshots_on_nodes
 from kitjob import variables
 from kitjob.report import Report
 
@@ -288,7 +288,10 @@ class ClusterTarget:
         pods = finding.pods(self.api, job)
         folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
-        written = self._history_lines(job, pods, (names.HISTORY, folder)) if folder else [history_tail(status)]
+        if folder and job_facts.snapshot_claim(job):
+            written: Iterable[bytes] = self._history_lines(job, pods, (names.HISTORY, folder))
+        else:
+            written = [history_tail(status)]
         run = report(status)
         queued = bool(kueue.queue_of(job))
         workload = kueue.workload_of(job, queues.all_workloads(self.api, namespace)) if queued else None
@@ -324,6 +327,8 @@ class ClusterTarget:
         folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
         if not folder:
             raise snapshots_disabled(store.name)
+        if not job_facts.snapshot_claim(job):
+            raise snapshots_on_nodes(store.name)
         self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
         return helper_pod.command_output(self.api, job, (*names.SNAPSHOTS, folder, *args), trainer)
 

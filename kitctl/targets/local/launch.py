@@ -21,6 +21,7 @@ from kitjob import document, variables
 from kitjob.run import Code, Packages, RunFacts
 
 LOOPBACK = "127.0.0.1"
+NODE_FOLDER = "node-{index}"  # in the folder of a job's snapshots, if each node has one of its own
 
 
 def command(job: SubmittedJob) -> list[str]:
@@ -71,7 +72,8 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         variables.KIT_TERMINATION_LOG: str(this.folder.node(this.index).termination_path(this.attempt)),
     }
     if (snapshots := snapshot_dir(spec, this.state)) is not None:
-        ours[variables.KIT_SNAPSHOT_DIR] = str(snapshots)
+        own = snapshots / NODE_FOLDER.format(index=this.index)
+        ours[variables.KIT_SNAPSHOT_DIR] = str(snapshots if spec.snapshots.storage == "claim" else own)
     share = _share(spec, this.index, base)
     inherited = _inherited(base) | torchrun_env(spec) | common_env(spec)
     return with_library({**inherited, **share, **ours, **spec.env}, this.job.library)

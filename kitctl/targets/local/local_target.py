@@ -33,6 +33,7 @@ from kitctl.targets.local import (
     interpreter,
     launch,
     local_checks,
+    node_folders,
     node_logs,
     node_session,
     node_tools,
@@ -245,7 +246,8 @@ class LocalTarget:
         """What the job's folder and the folder of its snapshots say of its past."""
         folder = self._open(namespace, name)
         job = folder.job
-        near = launch.snapshot_dir(job.spec, self.state) or folder.path
+        shared = job.spec.snapshots.storage == "claim"  # else no node could read what another has written
+        near = (launch.snapshot_dir(job.spec, self.state) if shared else None) or folder.path
         command = interpreter.command(job.python, [names.HISTORY, str(near)])
         lines = b"".join(snapshot_tool.output(command, job.library))
         return folder_facts.history(folder, self._facts(folder), lines, now=time.time())
@@ -268,6 +270,8 @@ class LocalTarget:
             fix = f"see {self.state} for the snapshots of earlier jobs"
             raise no_snapshots(store.name, "on this machine", fix, lambda: self._names(store.namespace))
         python, library = (job.python, job.library) if job else (sys.executable, "")
+        if node_folders.are_there(snapshots):
+            return _of_nodes(store.name, snapshots, args, partial(snapshot_tool.run, python, library))
         return snapshot_tool.run(python, library, snapshots, args)
 
     def _path(self, namespace: str, name: str) -> Path:
@@ -325,6 +329,16 @@ class LocalTarget:
                 raise TargetError(f"{name!r} did not stop", fix=f"see {folder.supervisor_log}")
             self._supervise(folder)
             time.sleep(supervisor.POLL_SECONDS)
+
+
+def _of_nodes(
+    name: str, folder: Path, args: Sequence[str], run: Callable[[Path, Sequence[str]], Iterator[bytes]]
+) -> Iterator[bytes]:
+    """A tool's output for the folders of all nodes, which it only reads."""
+    if args[0] == "prune":
+        raise UnsupportedError(f"each node of {name!r} prunes its own snapshots", fix="set snapshots.keep")
+    with node_folders.as_one(folder) as merged:
+        yield from run(merged, args)
 
 
 def _outputs(spec: JobSpec, where: str) -> str:

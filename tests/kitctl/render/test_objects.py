@@ -136,13 +136,14 @@ def changed(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def test_the_case_with_every_option_leaves_no_key_at_its_default() -> None:
-    # The version has one value; of these two values the other would switch the rest off; requirements are read.
+    # The version has one value; of these values the others would switch the rest off; requirements are read.
     fixed = {
         "version",
         "workdir",
         "python",
         "snapshots.enabled",
         "snapshots.accessMode",
+        "snapshots.storage",
         "security.profile",
         "security.reportStatus",
     }
@@ -317,7 +318,7 @@ def test_references_between_objects_hold(case: Path, kind: Kind) -> None:
     assert mounted == [volume["name"] for volume in pod["volumes"]]
     assert len({mount["mountPath"] for mount in container["volumeMounts"]}) == len(mounted)
     for volume in pod["volumes"]:
-        if volume["name"] == "snapshots" and not spec.snapshots.claim:
+        if volume["name"] == "snapshots" and spec.snapshots.shared and not spec.snapshots.claim:
             assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in made
         if volume["name"] == "sources":
             held = of_kind(objects, "ConfigMap", volume["configMap"]["name"])["data"]

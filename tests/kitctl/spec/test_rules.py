@@ -78,11 +78,23 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ({"nodes": "99999+2"}, "spares: 99999+2 is more than a job can have; fix: use at most 100000"),
         (
             {"nodes": "1+1", "snapshots": Snapshots(access_mode="ReadWriteOnce")},
-            "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, or nodes: 1",
+            "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, nodes: 1, or ",
         ),
         (
             {"nodes": 2, "spares": 1, "procs_per_node": "2,4"},
             "procsPerNode: a spare needs as many ranks as the node that it replaces; fix: give one number, or ",
+        ),
+        (
+            {"snapshots": Snapshots(storage="perNode", claim="shared")},
+            "snapshots.claim: is a folder that all nodes share, and with snapshots.storage: perNode each has its own",
+        ),
+        (
+            {"snapshots": Snapshots(storage="perNode", memory_every_steps=5)},
+            "snapshots.memoryEverySteps: and snapshots.storage: perNode exclude each other; fix: take snapshots more",
+        ),
+        (
+            {"snapshots": Snapshots(storage="perNode"), "outputs": "runs"},
+            "outputs: needs the claim for snapshots; fix: snapshots.storage: claim",
         ),
         ({"nodes": 100_001}, "nodes: 100001 is more than a job can have; fix: use at most 100000"),
         ({"env": {"RANK": "0"}}, "env.RANK: is set by the launcher for every rank; fix: use another name"),
@@ -164,7 +176,7 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
         ),
         (
             {"nodes": 2, "snapshots": Snapshots(access_mode="ReadWriteOnce")},
-            "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, or nodes: 1",
+            "snapshots.accessMode: ReadWriteOnce cannot be mounted by 2 nodes; fix: use ReadWriteMany, nodes: 1, or ",
         ),
         ({"snapshots": Snapshots(path="x")}, "snapshots.path: 'x' is relative"),
         ({"nodes": 3, "procs_per_node": 2, "virtual_ranks": 5}, "virtualRanks: 5 would leave some of 6 ranks idle"),

@@ -48,10 +48,18 @@ class JobEnv:
     grace_seconds: int | None = None  # from SIGTERM to SIGKILL; None: unknown
 
     @property
+    def shared_dir(self) -> Path | None:
+        """The folder of snapshots, if all nodes share it."""
+        return self.snapshot_dir if self.job.snapshots.storage == "claim" else None
+
+    @property
     def history_folder(self) -> Path | None:
-        """Where the history of this run is: among its snapshots, else next to a report that is a file."""
+        """Where the history of this run is: among its snapshots, else next to a report that is a file.
+
+        It is not in a folder that only this node has: no other could read it.
+        """
         scheme, _, path = self.run.report.partition(":")
-        near = self.snapshot_dir or (Path(path).parent if scheme == "file" and path else None)
+        near = self.shared_dir or (Path(path).parent if scheme == "file" and path else None)
         return near / timeline.FOLDER / self.run_id if near else None
 
 

@@ -24,6 +24,7 @@ Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
+OWN_VOLUMES: Final = "a volume of each node"
 _BY_TIME: Final = "DeadlineExceeded"  # of a job that its deadline has ended, whatever it recovered from before
 
 
@@ -63,7 +64,7 @@ def from_objects(
         preparing=reports.preparing(status),
         reports=bool(documents.read_run(plain_environment(job)).report),
         grace_seconds=grace_seconds(job),
-        snapshots=f"claim {snapshot_claim(job)}" if snapshot_claim(job) else "",
+        snapshots=snapshots(job),
         outputs=outputs(job, published.run if published else ""),
         queue=queue,
         note=conditions.job_reason(job, queue, events),
@@ -74,6 +75,14 @@ def _node_range(job: Object) -> str:
     """``3``, ``2:4``, or with spares ``3+1``."""
     spares = documents.read_settings(plain_environment(job)).spares
     return f"{of_object(job).nodes(job)}+{spares}" if spares else of_object(job).nodes(job)
+
+
+def snapshots(job: Object) -> str:
+    """Where its snapshots are; empty without."""
+    volumes = {volume["name"]: volume for volume in pod_template(job)["spec"].get("volumes", [])}
+    if "ephemeral" in volumes.get("snapshots", {}):
+        return OWN_VOLUMES
+    return f"claim {snapshot_claim(job)}" if snapshot_claim(job) else ""
 
 
 def snapshot_claim(job: Object) -> str:

@@ -49,8 +49,8 @@ def check(api: Api, spec: JobSpec, sent: SentFolder) -> None:
     sizes = {path: file.size for path, file in sent.tree.files.items()}
     what = f"{sent.key}: {format_bytes(sent.tree.size)} of {sent.folder} are more than a ConfigMap can have"
     what += f" ({ARCHIVE_LIMIT // 1024} KiB, packed); the largest files: {largest(sizes)}"
-    if not spec.snapshots.enabled:
-        fix = f"{SMALLER[sent.key]}, or let the job have a claim: snapshots.enabled, --claim"
+    if not spec.snapshots.shared:
+        fix = f"{SMALLER[sent.key]}, or let the job have a claim: snapshots.enabled and snapshots.storage, --claim"
         raise UsageError(f"{what}. The job has no claim that it could be sent to", fix=fix)
     if not preflight.permissions(api, spec.namespace).may_run_commands:
         fix = f"ask for create of pods and pods/exec, or {SMALLER[sent.key]}"

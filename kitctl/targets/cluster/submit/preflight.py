@@ -118,7 +118,7 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
             raise UsageError(f"security.{part.key}: {what}", fix="ask for this right, or set it to true")
         warn(missing.format(part.what) + part.without)
         spec = replace(spec, security=replace(spec.security, **{part.field: False}))
-    own_claim = spec.snapshots.enabled and not spec.snapshots.claim
+    own_claim = spec.snapshots.shared and not spec.snapshots.claim
     if own_claim and not allowed.may_apply("PersistentVolumeClaim"):
         warn(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")
         spec = replace(spec, snapshots=replace(spec.snapshots, enabled=False))
@@ -163,7 +163,10 @@ def remark(api: Api, spec: JobSpec, pod: Mapping[str, float]) -> str:
 
 
 def check_storage(api: Api, spec: JobSpec) -> None:
-    """Refuse a claim or storage class that the job's nodes could not share. Raises as ``check`` does."""
+    """Refuse a claim or storage class that the job's nodes could not share, or have. Raises as ``check`` does."""
+    if not spec.snapshots.shared:
+        _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
+        return
     name = spec.snapshots.claim or names.snapshots_name(spec.name)
     claim = api.find("PersistentVolumeClaim", spec.namespace, name)
     if claim is None and spec.snapshots.claim:

@@ -80,7 +80,7 @@ def config_of(
         grow_every=node.job.policy.grow_seconds,
         settings=settings,
         grace_seconds=node.grace_period,
-        snapshots=node.snapshot_dir,
+        snapshots=node.shared_dir,
         history=node.history_folder,
         listener_fd=listener_fd,
         parent_pid=parent_pid,

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.record import replace
-from kitjob.report import MirrorReport, NodeAssignment, PastFailure, RankProgress, Report, Standstill
+from kitjob.report import CopiesReport, MirrorReport, NodeAssignment, PastFailure, RankProgress, Report, Standstill
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.departures import Departures, departure
@@ -49,6 +49,24 @@ class Mirror(Protocol):
         """How far it is."""
 
 
+class Copies(Protocol):
+    """What keeps copies of other nodes' shards."""
+
+    @property
+    def address(self) -> str:
+        """Where other nodes reach it; empty: nowhere."""
+
+    def begin(self, number: int, places: list[Mapping[str, Any]]) -> None:
+        """A round begins, with these nodes."""
+
+    def watch(self) -> None:
+        """Called often."""
+
+    @property
+    def report(self) -> CopiesReport | None:
+        """How far it is."""
+
+
 class Reporter:
     """Collects the report of each round; only the agent with group rank 0 writes it.
 
@@ -63,9 +81,10 @@ class Reporter:
         progress_file: Path,
         history: History | None = None,
         mirror: Mirror | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._node = node
-        self._mirror = mirror
+        self._mirror, self._copies = mirror, copies
         self.history = history or History(node, self._log)
         self._sink = sink
         self._progress_file = progress_file
@@ -120,6 +139,7 @@ class Reporter:
             "restarts": self._restarts + self._failed,
             "taken": self._taken.marks,
             "reached": self._resumed.reached(self._own_progress()) if self._leads else 0,
+            "copies": self._copies.address if self._copies else "",
         }
         store.set(
             f"kit/node/{group_rank}",
@@ -130,13 +150,17 @@ class Reporter:
             most = {key: max(node[key] for node in nodes) for key in ("round", "loaded", "restarts", "reached")}
             taken = max((node["taken"] for node in nodes), key=last_step)
             departed = departure([node["departures"] for node in nodes])
-            store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed}))
+            found = ({"node": one["index"], "host": one["node"]["host"], "address": one["copies"]} for one in nodes)
+            places = list(found) if self._copies else []
+            store.set("kit/round", json.dumps({**most, "taken": taken, "departed": departed, "places": places}))
             self._failures.merge(typed.decode(PastFailure, one) for node in nodes for one in node["failures"])
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
         self._failed, self._leads = False, group_rank == 0
         if self._mirror:
             self._mirror.lead(leads=self._leads)
+        if self._copies:
+            self._copies.begin(self._round, agreed["places"])
         self._taken.restart(agreed["taken"])
         self._resumed.restart(agreed["reached"], self._own_progress())
         self._unknown = not agreed["reached"]
@@ -241,6 +265,8 @@ class Reporter:
             training_alone: as ``Rendezvous.training_alone``.
             resumes: as ``Rendezvous.resumes``.
         """
+        if self._copies:
+            self._copies.watch()
         self.recovery.update(ranks.reached)
         self.history.observe(ranks, self._progress if self._leads else None)
         self.loaded = max(self.loaded, ranks.loaded)
@@ -342,6 +368,7 @@ class Reporter:
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
             "mirror": self._mirror.report if self._mirror else None,
+            "copies": self._copies.report if self._copies else None,
             "warning": self.warning or self.files.notice,
         }
 

@@ -14,6 +14,7 @@ from typing import Final
 import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
+from kittrain.agent.processes.copies import CopiesProcess
 from kittrain.agent.processes.kept_ranks import KeptRanks
 from kittrain.agent.processes.mirror import MirrorProcess
 from kittrain.agent.processes.rank_logs import RankLogs
@@ -90,7 +91,11 @@ class Supervisor:
         os.environ["KIT_PROGRESS_FILE"] = str(progress)  # inherited by the ranks
         sink = sink_of(node.run.report, self._log, os.environ)
         self._mirror = MirrorProcess(node, scratch, self._log) if node.job.snapshots.mirror else None
-        self._reporter = Reporter(node, sink=sink, progress_file=progress, history=history, mirror=self._mirror)
+        per_node = node.job.snapshots.storage != "claim" and node.snapshot_dir is not None
+        self._copies = CopiesProcess(node, secret, self._log) if per_node else None
+        self._reporter = Reporter(
+            node, sink=sink, progress_file=progress, history=history, mirror=self._mirror, copies=self._copies
+        )
 
     def run(self) -> Ending:
         """Run until the node ends.
@@ -117,6 +122,8 @@ class Supervisor:
                 self._kept.stop()  # they wait for a round that does not come
             self._finish_mirror()
             self._reporter.stop()
+            if self._copies:
+                self._copies.stop()
 
     def _finish_mirror(self) -> None:
         """Have what is published copied, within the grace period if this node is drained."""
@@ -182,6 +189,8 @@ class Supervisor:
         self._apply_launch_settings(host)
         with self._drain.interruptible():
             self._starter.prepare()
+        if self._copies:
+            self._copies.listen(host.local_addr)
         rendezvous = backend.handler(host.local_addr)
         agent = NodeAgent(
             rendezvous,

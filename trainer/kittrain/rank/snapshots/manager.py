@@ -1,23 +1,25 @@
 """Saves and restores a run's training state on all ranks: where to resume, and what is committed next.
 
 Every rank writes its part of a snapshot in the background, and rank 0 publishes it once all parts are on disk. If some
-rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated state.
+rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated state. With ``snapshots.storage:
+perNode`` each node has a folder of its own: one rank of each publishes what its ranks have written.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from kittrain.rank.snapshots.folder import shared_folder, snapshot
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder import mark, shared_folder, snapshot
 from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
 from kittrain.rank.snapshots.folder.candidates import Candidates
-from kittrain.rank.snapshots.folder.chain import Chain, Committed, Pending
+from kittrain.rank.snapshots.folder.chain import Chain, Committed, Pending, Report
 from kittrain.rank.snapshots.folder.compatibility import Identity, order_differences, same_order
 from kittrain.rank.snapshots.folder.ledger import LedgerError
 from kittrain.rank.snapshots.folder.restore_order import RestorePoint
@@ -25,15 +27,18 @@ from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import REST, Manifest
 from kittrain.rank.snapshots.mirror import restoring
 from kittrain.rank.snapshots.read import restore, survivors
+from kittrain.rank.snapshots.read.node_restore import NodeFolders
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.snapshots.write import finish
 from kittrain.rank.snapshots.write.memory_copies import MemoryCopies
+from kittrain.rank.snapshots.write.polling import wait_for_all
 from kittrain.rank.snapshots.write.writer import Writer
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor, Order
 from kittrain.rank.world.seeds import derive_seed
+from kittrain.system.heartbeat import Phase
 from kittrain.system.storage import StorageUnavailableError
 
 
@@ -55,6 +60,7 @@ class SnapshotManager:
         self._order = order
         self._own = own or RankState(world.rank)
         self._folder = world.env.snapshot_dir
+        self._per_node = world.env.job.snapshots.storage != "claim"
         self._identity = Identity(
             run=world.env.run_id, model=state.signature, optimizer=state.optimizer_class, order=order
         )
@@ -115,9 +121,14 @@ class SnapshotManager:
         """
         found = None
         if self._folder is not None:
-            restoring.fill(self._world, self._folder)  # before a generation is claimed: that is above what is there
+            nodes = self._nodes(self._folder)
+            if nodes is None or not nodes.any_complete():
+                restoring.fill(self._world, self._folder)  # before a generation is claimed: that is above what is there
             self._claim(self._folder)
-            found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
+            if nodes:
+                found = nodes.restore(self._state)
+            else:
+                found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
         if found is None:
             self._own.begin(self._order.seed)
             return self._chain.cursor
@@ -165,6 +176,9 @@ class SnapshotManager:
 
     def _claim(self, folder: Path) -> None:
         """Claim a generation for all ranks."""
+        if self._per_node:
+            self._claim_on_each_node()
+            return
         claim = self._archive.claim if self._archive else int
         claimed = self._world.attempt(claim, SnapshotError, StorageUnavailableError)
         self.generation = self._world.broadcast_value(claimed, int)
@@ -173,6 +187,21 @@ class SnapshotManager:
             self._world, folder, self.generation, sharded=self._state.sharded
         )
 
+    def _claim_on_each_node(self) -> None:
+        """Claim the generation above those that any node knows, in the folder of each."""
+        errors = (SnapshotError, StorageUnavailableError)
+        archive, world = self._archive, self._world
+        highest = world.attempt(archive.highest if archive else int, *errors)
+        above = max(known for (known,) in world.all_gather([highest]))
+
+        def claim() -> None:
+            if archive and (claimed := archive.claim(above=above)) != above + 1:
+                raise SnapshotError(f"other ranks of this node have claimed generation {claimed - 1} meanwhile")
+
+        world.attempt(claim, *errors)
+        self.generation = above + 1
+        self._chain = Chain(world, self._identity, generation=self.generation)
+
     def _continue_from(self, agreed: Brought) -> None:
         """Find the newest snapshot, and add what was trained since. All ranks: snapshots are due at the same steps."""
         candidates = self._candidates()
@@ -180,8 +209,13 @@ class SnapshotManager:
         def newest() -> list[Manifest]:
             return list(islice(candidates.compatible(), 1)) if candidates else []
 
-        found = self._world.attempt(newest, SnapshotError, StorageUnavailableError)
-        for manifest in self._world.broadcast_value(found, list[Manifest]):
+        if self._folder is not None and (nodes := self._nodes(self._folder)):
+            one = nodes.newest()
+            known = [one] if one else []
+        else:
+            found = self._world.attempt(newest, SnapshotError, StorageUnavailableError)
+            known = self._world.broadcast_value(found, list[Manifest])
+        for manifest in known:
             self._chain.resume_from(manifest, manifest)
         try:
             self._chain.outlive(agreed.rounds, agreed.cursor or Cursor())
@@ -287,7 +321,19 @@ class SnapshotManager:
         """
         if self._state.sharded and not self._on_disk:
             self.commit(self._reached, {})
+        if self._state.sharded and self._folder is not None and (nodes := self._nodes(self._folder)):
+            self._bring_newest(nodes)
         finish.finish(self._world, self._state, self._chain, self._reached, self._archive, self._background)
+
+    def _bring_newest(self, nodes: NodeFolders) -> None:
+        """Have all shards of the newest snapshot on rank 0's node, which makes the model file of them."""
+        if not self._world.env.job.snapshots.model_file:
+            return
+        for newest in self._of_rank_0(self._chain.manifest):
+            try:
+                nodes.bring(newest)
+            except CorruptError as error:
+                raise SnapshotError(f"the trained model cannot be made of {newest.name}: {error}") from error
 
     def _is_committed(self, cursor: Cursor) -> bool:
         """Whether a snapshot of that state is published. Collective."""
@@ -318,11 +364,61 @@ class SnapshotManager:
         """Collect all ranks' reports; rank 0 publishes in the background."""
         reports = self._writer.reports()
         self._pending = None
-        if self._archive:
+        if self._per_node:
+            self._publish_on_each_node(pending, reports)
+        elif self._archive:
             self._publishing = self._background.submit(self._chain.publish, self._archive, pending, reports)
 
+    def _publish_on_each_node(self, pending: Pending, reports: Sequence[Report]) -> None:
+        """Have one rank of each node publish what its node has written, under a manifest of rank 0."""
+        world, before = self._world, self._publishing
+        wait_for_all(world, lambda: before is None or before.done())  # its manifest names the one before
+        if before:
+            before.result()
+        composed = self._chain.compose(pending, reports) if world.is_main else None
+        found = self._of_rank_0(composed)
+        if self._archive and not found:
+            snapshot.discard(pending.folder)
+        for manifest in found if self._archive else ():
+            assert self._archive
+            mine = range(world.rank, world.rank + world.env.local_world_size)
+            publish = self._chain.publish_part
+            self._publishing = self._background.submit(publish, self._archive, pending, manifest, mine)
+
+    def _of_rank_0(self, manifest: Manifest | None) -> list[Manifest]:
+        """Rank 0's manifest, if it has one, on all ranks."""
+        return self._world.broadcast_value([manifest] if manifest else [], list[Manifest])
+
+    def wait_for_copies(self, patience: float) -> bool:
+        """Wait until other nodes have copies of the last snapshot; returns whether they do. Collective.
+
+        Args:
+            patience: seconds, after which the snapshot is on one node only.
+        """
+        folder, deadline = self._folder, time.monotonic() + patience
+        if folder is None or not self._per_node or self._world.env.heartbeat_file is None:  # no agent: no process
+            return True
+        digests = [one.digest for one in self._of_rank_0(self._chain.manifest)]
+        copied = not digests
+
+        def look() -> bool:
+            nonlocal copied
+            self._world.heartbeat.beat(Phase.SAVING)
+            found = mark.read(folder, self._identity.run)
+            copied = copied or bool(found and found.copied_digest in digests)
+            return copied or self._archive is None or time.monotonic() > deadline
+
+        wait_for_all(self._world, look)
+        return all(known for (known,) in self._world.all_gather([int(copied or self._archive is None)]))
+
+    def _nodes(self, folder: Path) -> NodeFolders | None:
+        """The folders of all nodes; None if they share one."""
+        return NodeFolders(self._world, folder, self._candidates()) if self._per_node else None
+
     def _make_archive(self) -> Archive | None:
-        if self._folder is None or not self._world.is_main:
+        """On rank 0; with a folder for each node on one rank of each."""
+        leads = self._world.env.local_rank == 0 if self._per_node else self._world.is_main
+        if self._folder is None or not leads:
             return None
         retention = Retention(self._world.env)
         return Archive(self._folder, run=self._identity.run, retention=retention, log=self._world.print)

@@ -31,6 +31,9 @@ from kittrain.system.heartbeat import Phase
 
 OnStep = Callable[[Step], None]
 NO_METRICS: Final[Mapping[str, float]] = {}
+COPY_SHARE: Final = 0.4  # of the grace period that a drain may wait for copies on other nodes
+LAST_COPIES: Final = 60.0  # seconds that the end of training may wait for them
+DEFAULT_GRACE: Final = 30  # seconds, if the period is not known
 
 
 class Drained(SystemExit):
@@ -292,6 +295,8 @@ class Session:
         """
         if changed or self.outlived or self.cursor != self._begin:
             self.commit(metrics, changed=changed)
+        if not self._snapshots.wait_for_copies(LAST_COPIES):
+            self._world.print("warning: not all copies of the last snapshot are on other nodes")
         self._snapshots.finish()
         mark_finished()
         self._world.heartbeat.beat(Phase.FINISHING)
@@ -326,6 +331,8 @@ class Session:
 
     def _drain(self, metrics: Mapping[str, float]) -> None:
         self.commit(metrics)
+        if not self._snapshots.wait_for_copies(COPY_SHARE * (self._world.env.grace_seconds or DEFAULT_GRACE)):
+            self._world.print("warning: not all copies of the last snapshot are on other nodes: there was no time")
         last = self._snapshots.committed.step
         lost = self._world.env.snapshot_dir and last != self.steps
         without = f", without a snapshot of it: the last one is of step {last}" if lost else ""

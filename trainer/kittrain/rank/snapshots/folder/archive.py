@@ -7,13 +7,16 @@ and takes the first that verifies (``candidates``).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kittrain.outcome import marker
-from kittrain.rank.snapshots.files import file_part
+from kittrain.rank.snapshots.files import file_part, shards
 from kittrain.rank.snapshots.files.file_part import Probe
+from kittrain.rank.snapshots.files.shard_file import ShardFile
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.fence import Fence
@@ -24,6 +27,7 @@ from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
 from kittrain.system import files
 from kittrain.system.storage import PERMANENT_ERRNOS, retry_io
 
+T = TypeVar("T")
 Log = Callable[[str], None]
 MODEL = "model.pt"
 
@@ -54,14 +58,29 @@ class Archive:
         self._newest: Manifest | None = None  # that was published here
         self._generation = 0
 
-    def claim(self) -> int:
-        """Claim the next generation, and delete unfinished files of earlier writers.
+    def highest(self) -> int:
+        """The newest generation that has claimed this folder, or left a snapshot in it.
 
         Raises:
             SnapshotError: the folder cannot be written.
             StorageUnavailableError: the storage does not respond.
         """
-        self._generation, stale = retry_io(self._claim, self.folder, self._log)
+        return retry_io(
+            lambda: self._permanent(lambda: max(self._fence.newest(), self._highest())), self.folder, self._log
+        )
+
+    def claim(self, *, above: int = 0) -> int:
+        """Claim the next generation, and delete unfinished files of earlier writers.
+
+        Args:
+            above: generations up to this one are in use elsewhere.
+
+        Raises:
+            SnapshotError: the folder cannot be written.
+            StorageUnavailableError: the storage does not respond.
+        """
+        claim = partial(self._permanent, partial(self._claim, above))
+        self._generation, stale = retry_io(claim, self.folder, self._log)
         for scratch in stale:
             snapshot.discard(scratch)
         return self._generation
@@ -70,8 +89,13 @@ class Archive:
         """The folder of a snapshot."""
         return self.folder / manifest.name
 
-    def publish(self, manifest: Manifest, scratch: Path) -> None:
+    def publish(self, manifest: Manifest, scratch: Path, numbers: Sequence[int] | None = None) -> None:
         """Publish the shards that the ranks have written to a scratch folder, in place of a snapshot of the same step.
+
+        Args:
+            manifest: of the snapshot.
+            scratch: the folder.
+            numbers: of the shards that are written there; None: all.
 
         Raises:
             Fenced: a newer generation has taken over.
@@ -79,21 +103,30 @@ class Archive:
             CorruptError: the shards are not what the ranks wrote; all earlier snapshots are still there.
         """
         snapshot.write_manifest(scratch, manifest)
-        for _ in snapshot.open_shards(scratch, manifest):
-            pass  # checks size and tail of each
+        for number in range(len(manifest.shards)) if numbers is None else numbers:
+            ShardFile(scratch / shards.name(number), manifest.shards[number])  # checks size and tail
         self._fence.check(manifest.generation)
         snapshot.publish(scratch, self.path(manifest))
         self._newest = manifest
 
-    def apply_retention(self) -> None:
+    def apply_retention(self, newest: Manifest | None = None) -> None:
         """Delete expired snapshots. Call it once a newer one is published.
 
         Only ancestors of the newest snapshot are ever deleted: not those of other runs, not those of a branch that
         this run abandoned, and not those that cannot be read.
+
+        Args:
+            newest: the snapshot that they are older than; None: the one that was last published here.
         """
         with suppress(OSError):  # the next call deletes them
-            for old in self._retention.expired(self._ancestors()):
+            for old in self._retention.expired(self._ancestors(newest or self._newest)):
                 self._delete(old)
+
+    def drop(self, manifest: Manifest) -> None:
+        """Delete a snapshot of this run of which nothing can be made any more."""
+        with suppress(OSError):
+            if manifest.run == self._run:
+                self._delete(manifest)
 
     def begin_model(self, scratch: str, size: int) -> None:
         """Create the file that the ranks write the model to.
@@ -155,12 +188,16 @@ class Archive:
         except (CorruptError, OSError) as error:
             raise SnapshotError(f"the trained model cannot be written to {self.folder}: {error}") from error
 
-    def _claim(self) -> tuple[int, list[Path]]:
+    def _claim(self, above: int) -> tuple[int, list[Path]]:
         """A new generation, and the scratch files that existed before: their writers are fenced off now."""
+        snapshot.restore_replaced(self.folder)
+        before = scratch_entries(self.folder)
+        return self._fence.claim(self._run, above=max(above, self._highest())), before
+
+    def _permanent(self, act: Callable[[], T]) -> T:
+        """What a function returns; an error that stays is a ``SnapshotError``."""
         try:
-            snapshot.restore_replaced(self.folder)
-            before = scratch_entries(self.folder)
-            return self._fence.claim(self._run, above=self._highest()), before
+            return act()
         except OSError as error:
             if error.errno not in PERMANENT_ERRNOS:
                 raise
@@ -170,13 +207,12 @@ class Archive:
         """The newest generation that left a snapshot: snapshots may have been copied without their claims."""
         return max((one.generation for one in list_folders(self.folder)), default=0)
 
-    def _ancestors(self) -> list[Manifest]:
+    def _ancestors(self, newest: Manifest | None) -> list[Manifest]:
         """The snapshots of this run that the newest one continues, and itself, in order."""
         found = []
         for one in reversed(list_folders(self.folder)):
             with suppress(CorruptError, IncompatibleError, OSError):  # none of these is ever deleted
                 found += [snapshot.read_manifest(one.path)] if one.published else []
-        newest = self._newest
         return [one for one in found if newest and _same_lineage(one, newest) and continues(newest, one)]
 
     def _delete(self, manifest: Manifest) -> None:

@@ -9,7 +9,7 @@ Why: decision 21.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,42 @@ class Candidates:
         """
         self._reject(self._folder / manifest.name, manifest.run, error)
 
+    def judge(self, manifest: Manifest) -> bool:
+        """Whether a snapshot may be used whose shards are spread over the nodes.
+
+        Raises:
+            SnapshotError: it is valid, but incompatible.
+        """
+        if manifest.run != self._identity.run and not self._resume:
+            return False
+        path = self._folder / manifest.name
+        if self._finite and manifest.not_finite:
+            self._rejected[path.name] = f"not finite: {manifest.not_finite}"
+            self._log(f"skipping {path.name}: {manifest.not_finite}, and policy.onNonFinite is stop")
+            return False
+        try:
+            self._check(manifest)
+        except (CorruptError, IncompatibleError) as error:
+            self._reject(path, manifest.run, error)
+            return False
+        return True
+
+    def check_spread(self, incomplete: Iterable[str], *, was_complete: bool) -> None:
+        """As ``check_from_scratch``, where shards are spread over the nodes.
+
+        Args:
+            incomplete: names of snapshots that lack shards.
+            was_complete: whether a node knows that one of this run was whole. Before the first one is, training may
+                start again.
+
+        Raises:
+            SnapshotError: there are snapshots; lists each with its reason.
+        """
+        if was_complete:
+            self._rejected |= dict.fromkeys(incomplete, "some of its shards are on no node that is here")
+            self._rejected = self._rejected or {"copies": "all of them are on nodes that are not here"}
+        self.check_from_scratch()
+
     def accepts(self, copy: Manifest) -> bool:
         """Whether an in-memory copy belongs to this run and is compatible."""
         try:
@@ -144,12 +180,15 @@ class Candidates:
     def _checked(self, one: _Candidate) -> Manifest:
         if one.manifest is None:
             raise one.error or CorruptError("it has no manifest")
+        self._check(one.manifest)
+        return one.manifest
+
+    def _check(self, manifest: Manifest) -> None:
         try:
-            check(one.manifest, self._identity)
+            check(manifest, self._identity)
         except OrderMismatchError:
             if self._resume != "state":
                 raise
-        return one.manifest
 
     def _reject(self, path: Path, run: str | None, error: Unusable) -> None:
         if isinstance(error, IncompatibleError) and not self._from_scratch:

@@ -117,6 +117,7 @@ class Chain:
         self._order = identity.order
         self.generation = generation
         self._tip = _Tip()
+        self._newest: Manifest | None = None
         self._warned = False  # of a state that is not finite
         self.last = Committed()
 
@@ -130,6 +131,11 @@ class Chain:
         """The name of the newest snapshot in it; empty if there is none."""
         return self._tip.parent.name if self._tip.parent else ""
 
+    @property
+    def manifest(self) -> Manifest | None:
+        """Of the newest snapshot, shards and all; None if there is none."""
+        return self._newest
+
     def resume_from(self, manifest: Manifest, parent: Manifest | None) -> None:
         """Continue this history with the next snapshot, under a new order of the data if that has changed.
 
@@ -137,6 +143,7 @@ class Chain:
             manifest: of a snapshot, or of an in-memory copy.
             parent: of the newest snapshot in its history.
         """
+        self._newest = parent
         before = Parent(name=parent.name, digest=parent.digest) if parent else None
         earlier = manifest.earlier
         if not same_order(manifest, self._order):
@@ -169,6 +176,14 @@ class Chain:
             raise LedgerError(len(tip.ledger), f"the snapshots reach {tip.cursor}, and the ranks are at {cursor}")
         self._tip = tip
 
+    def compose(self, pending: Pending, reports: Sequence[Report]) -> Manifest | None:
+        """The manifest of what the ranks have written; None, and a warning, if one of them could not."""
+        try:
+            return self._composed(pending, reports)
+        except OSError as error:
+            self._failed(pending, error)
+            return None
+
     def publish(self, archive: Archive, pending: Pending, reports: Sequence[Report]) -> None:
         """Commit what the ranks have written, and delete expired snapshots. Logs a warning if it cannot be published.
 
@@ -176,31 +191,62 @@ class Chain:
             Fenced: a newer generation has taken over.
         """
         try:
-            manifest = replace(
-                self.describe(pending.cursor, pending.metrics),
-                shards=_written(reports),
-                not_finite=pending.not_finite or _not_finite(reports),
-            )
+            manifest = self._composed(pending, reports)
             archive.publish(manifest, pending.folder)
         except (OSError, CorruptError) as error:
-            parent = self._tip.parent
-            step, last = self._order.step(pending.cursor), parent.name if parent else "none"
-            self._world.print(f"warning: no snapshot at step {step}: {error}; the last good one is {last}")
-            self.last = replace(self.last, failed=f"no snapshot at step {step}: {error}")
+            self._failed(pending, error)
         else:
-            self.resume_from(manifest, manifest)
-            self.last = Committed(
-                step=manifest.step,
-                time=time.time(),
-                seconds=time.monotonic() - pending.began,
-                stall=pending.stall,
-                not_finite=manifest.not_finite,
-                size=sum(shard.size for shard in manifest.shards),
-            )
-            self._warn(manifest)
+            self._commit(manifest, pending)
             archive.apply_retention()
         finally:
             snapshot.discard(pending.folder)
+
+    def publish_part(self, archive: Archive, pending: Pending, manifest: Manifest, numbers: Sequence[int]) -> None:
+        """Commit the shards of this node; each node does that with its own. Raises as ``publish`` does.
+
+        Args:
+            archive: of this node.
+            pending: what its ranks have written.
+            manifest: of the whole snapshot, equal on all nodes.
+            numbers: of this node's shards.
+        """
+        try:
+            archive.publish(manifest, pending.folder, numbers)
+        except (OSError, CorruptError) as error:
+            self._failed(pending, error)
+        else:
+            self._commit(manifest, pending)
+        finally:
+            snapshot.discard(pending.folder)
+
+    def _composed(self, pending: Pending, reports: Sequence[Report]) -> Manifest:
+        return replace(
+            self.describe(pending.cursor, pending.metrics),
+            shards=_written(reports),
+            not_finite=pending.not_finite or _not_finite(reports),
+        )
+
+    def _failed(self, pending: Pending, error: Exception) -> None:
+        parent = self._tip.parent
+        step, last = self._order.step(pending.cursor), parent.name if parent else "none"
+        text = f"no snapshot at step {step}: {error}; the last good one is {last}"
+        if self._world.is_main:
+            self._world.print(f"warning: {text}")
+        else:
+            self._world.warn(text)  # of this node's folder
+        self.last = replace(self.last, failed=f"no snapshot at step {step}: {error}")
+
+    def _commit(self, manifest: Manifest, pending: Pending) -> None:
+        self.resume_from(manifest, manifest)
+        self.last = Committed(
+            step=manifest.step,
+            time=time.time(),
+            seconds=time.monotonic() - pending.began,
+            stall=pending.stall,
+            not_finite=manifest.not_finite,
+            size=sum(shard.size for shard in manifest.shards),
+        )
+        self._warn(manifest)
 
     def describe(self, cursor: Cursor, metrics: Mapping[str, float]) -> Manifest:
         """The manifest of the state at a cursor, without its shards. Thread-safe.

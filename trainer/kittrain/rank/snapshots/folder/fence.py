@@ -64,6 +64,13 @@ class Fence:
         """The newest generation; 0 before the first claim."""
         return max((int(entry.name) for entry in self._folder.iterdir() if entry.name.isdecimal()), default=0)
 
+    def newest(self) -> int:
+        """As ``highest``, also of a folder that nobody has claimed yet."""
+        try:
+            return self.highest()
+        except FileNotFoundError:
+            return 0
+
     def check(self, generation: int) -> None:
         """Check that a generation is still the newest.
 

@@ -94,6 +94,7 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
         retention=Retention(env),
         status=options.status,
         log=say,
+        gathers=job.snapshots.storage != "claim",
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # of a terminal or a group of processes: the agent decides
         signal.signal(number, signal.SIG_IGN)
@@ -110,8 +111,8 @@ def _finish_with(finishing: threading.Event) -> None:
 def fetch(env: RankEnv, _options: argparse.Namespace) -> int:
     """Bring the newest snapshot into the folder, if that has none."""
     folder, say = _folder(env), partial(print, flush=True)  # this is rank 0's output
-    if not is_empty(folder):
-        return 0
+    if env.job.snapshots.storage == "claim" and not is_empty(folder):
+        return 0  # else what is there is not whole
     store, began = Store(env.job.snapshots.mirror), time.monotonic()
     entry = fetching.fetch(store, folder, run=env.run_id, resume=bool(env.job.resume), log=say)
     if entry:

@@ -51,6 +51,9 @@ def fill(world: World, folder: Path) -> None:
 
 
 def _start(world: World, folder: Path) -> subprocess.Popen[str] | None:
-    if not world.is_main or not retry_io(lambda: is_empty(folder), folder, world.warn):
+    if not world.is_main:
+        return None
+    shared = world.env.job.snapshots.storage == "claim"  # else the nodes together have no snapshot that is whole
+    if shared and not retry_io(lambda: is_empty(folder), folder, world.warn):
         return None
     return subprocess.Popen(COMMAND, stderr=subprocess.PIPE, stdout=None, text=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from kitjob import timeline, typed
 from kitjob.report import MirrorReport
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.held import of_manifest
 from kittrain.rank.snapshots.folder.listing import SnapshotFolder, list_folders
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
@@ -47,6 +49,7 @@ class Uploader:
         retention: which snapshots are kept.
         status: the file that tells how far it is.
         log: receives a line for each kind of failure.
+        gathers: whether the folder is this node's own, which gets the other nodes' shards.
         finishing: set once nothing more is published: it ends when all is uploaded.
     """
 
@@ -57,6 +60,7 @@ class Uploader:
     retention: Retention
     status: Path
     log: Callable[[str], None]
+    gathers: bool = False
     finishing: threading.Event = field(default_factory=threading.Event)
     _mirror: Mirror | None = None
     _skipped: set[str] = field(default_factory=set)  # damaged, or of another version
@@ -124,6 +128,8 @@ class Uploader:
                 continue
             except OSError:
                 continue  # it has expired, or is found again later
+            if self.gathers and not _is_here(one.path, manifest):
+                continue  # its other shards are on their way here from other nodes
             if manifest.run == self.run and (manifest.name, manifest.digest) not in there:
                 found.append(manifest)
         return found
@@ -162,3 +168,9 @@ class Uploader:
         if report != self._report:
             files.replace(self.status, typed.dump(report) + b"\n")
             self._report = report
+
+
+def _is_here(path: Path, manifest: Manifest) -> bool:
+    with suppress(OSError):
+        return len(of_manifest(path, manifest).numbers) == len(manifest.shards)
+    return False

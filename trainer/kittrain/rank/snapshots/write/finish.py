@@ -48,7 +48,7 @@ def finish(
         state: the trained state.
         chain: the run's snapshots.
         reached: the data cursor at the end of training.
-        archive: on rank 0; None if there is no snapshot folder.
+        archive: on rank 0, or on one rank of each node that has a folder of its own; None if there is none.
         background: where ranks write.
 
     Raises:
@@ -56,14 +56,22 @@ def finish(
         SnapshotError: the model file or the marker cannot be written.
     """
     wanted = world.env.job.snapshots.model_file and world.env.snapshot_dir is not None
-    together = wanted and state.sharded and _write_together(world, state, archive, chain.generation, background)
-    model = None
-    if archive and wanted and not together:
-        model = _model(world, state, chain, reached, archive)
-    writing = background.submit(archive.finish, model, chain.last.step, written=together) if archive else None
+    shared = world.env.job.snapshots.storage == "claim"
+    together = (
+        wanted and shared and state.sharded and _write_together(world, state, archive, chain.generation, background)
+    )
+    model, writing = None, None
+    if archive and world.is_main:
+        if wanted and not together:
+            model = _model(world, state, chain, reached, archive)
+        writing = background.submit(archive.finish, model, chain.last.step, written=together)
     wait_for_all(world, lambda: writing is None or writing.done())
     if writing:
         writing.result()
+    if not shared:
+        world.barrier()  # only once the model is there has the run finished, on all nodes
+        if archive and not world.is_main:
+            archive.finish(None, chain.last.step)
     world.barrier()
 
 

@@ -1,0 +1,56 @@
+"""Each node has a folder of its own: one is lost with everything in it, and the job goes on exactly."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from kittrain.rank.world.order import Order
+from tests.exact import assert_each_sample_counts_once, undisturbed
+
+if TYPE_CHECKING:
+    from tests.local.conftest import Kit
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+EPOCHS, SAMPLES, BATCH = 4, 512, 16
+ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
+WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=perNode")
+
+
+def lose(kit: Kit, name: str, node: int) -> None:
+    """All processes of a node die at once, and its folder is gone."""
+    os.killpg(kit.agent(name, node), signal.SIGKILL)
+    shutil.rmtree(kit.snapshots(name) / f"node-{node}")
+
+
+def copied(after: int, job: dict[str, Any]) -> bool:
+    """Whether all nodes train, and a snapshot after that step is on two of them."""
+    copies = job["copies"] or {}
+    return bool(job["phase"] == "Running" and (copies.get("copied_step") or copies.get("copiedStep") or 0) > after)
+
+
+def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit) -> None:
+    records = kit.folder / "records"
+    kit.run("submit", "--name", "apart", *APART, *WORKLOAD, "--step-time", "0.05", "--record", str(records))
+    reached = 0
+    for node in (0, 2):
+        reached = kit.until("apart", partial(copied, reached + 20))["progress"]["step"]
+        lose(kit, "apart", node)
+    kit.run("wait", "apart")
+    assert "Copies     2 of 2, step" in kit.run("status", "apart")
+
+    ledger = assert_each_sample_counts_once(kit.snapshots("apart") / "node-1", records, ORDER, epochs=EPOCHS)
+    assert len({entry.generation for entry in ledger}) > 2, "the losses left no trace in the history"
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", "apart")
+    alone = undisturbed(WORKLOAD, kit.folder, ranks=3)
+    model = next(kit.snapshots("apart").glob("node-*/model.pt"))
+    ours, theirs = (torch.load(at, weights_only=True) for at in (model, alone / "model.pt"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

@@ -1,0 +1,87 @@
+"""What each node is told: from what all hold now, for the newest snapshot that is complete."""
+
+from __future__ import annotations
+
+from kittrain.rank.snapshots.folder.held import Held
+from kittrain.rank.snapshots.peers.directory import Copied, Directory, Task
+from kittrain.rank.snapshots.peers.placement import Place
+
+RING = [Place(node=node, host=f"h{node}", address=f"a:{node}") for node in range(3)]
+
+
+def held(step: int, *numbers: int, generation: int = 1, digest: str = "d", shards: int = 3) -> Held:
+    return Held(step=step, generation=generation, digest=digest, shards=shards, numbers=numbers)
+
+
+def test_each_node_fetches_its_neighbours_shard_and_then_it_counts_as_copied() -> None:
+    directory = Directory(round=1, ring=RING)
+    directory.tell(0, [held(10, 0)])
+    directory.tell(1, [held(10, 1)])
+    plan = directory.tell(2, [held(10, 2)])
+    assert (plan.step, plan.have, plan.wanted, plan.copied) == (10, 1, 2, None)
+    assert plan.tasks == (Task(number=1, sources=("a:1",)),)
+    directory.tell(0, [held(10, 0, 2)])
+    directory.tell(1, [held(10, 1, 0)])
+    plan = directory.tell(2, [held(10, 2, 1)])
+    assert (plan.have, plan.tasks) == (2, ())
+    assert plan.copied == Copied(step=10, generation=1, digest="d")
+
+
+def test_a_snapshot_that_not_all_nodes_have_published_yet_is_none() -> None:
+    directory = Directory(round=1, ring=RING)
+    directory.tell(0, [held(20, 0), held(10, 0, 2)])
+    directory.tell(1, [held(10, 1, 0)])
+    plan = directory.tell(2, [held(20, 2), held(10, 2, 1)])
+    assert (plan.step, plan.have, plan.tasks) == (10, 2, ())
+
+
+def test_what_is_copied_stays_until_a_newer_one_is() -> None:
+    directory = Directory(round=1, ring=RING)
+    directory.tell(0, [held(20, 0), held(10, 0, 2)])
+    directory.tell(1, [held(20, 1), held(10, 1, 0)])
+    plan = directory.tell(2, [held(20, 2), held(10, 2, 1)])
+    assert (plan.step, plan.have) == (20, 1)
+    assert plan.copied == Copied(step=10, generation=1, digest="d")
+
+
+def test_a_later_step_of_an_older_generation_is_not_the_newest() -> None:
+    directory = Directory(round=1, ring=RING)
+    stale = held(90, 0, 1, 2, generation=1)
+    directory.tell(0, [stale, held(20, 0, 1, 2, generation=2)])
+    directory.tell(1, [stale])
+    assert directory.tell(2, [stale]).step == 20
+
+
+def test_two_writings_of_the_same_step_are_not_mixed() -> None:
+    directory = Directory(round=1, ring=RING)
+    directory.tell(0, [held(10, 0, digest="old")])
+    directory.tell(1, [held(10, 1, digest="new")])
+    assert directory.tell(2, [held(10, 2, digest="new")]).step is None
+
+
+def test_a_node_that_has_lost_its_folder_gets_a_part_again() -> None:
+    directory = Directory(round=2, ring=RING)
+    directory.tell(0, [held(10, 0, 2)])
+    directory.tell(1, [])
+    assert directory.tell(2, [held(10, 2, 1)]).tasks == ()
+    assert directory.tell(1, []).tasks == (Task(number=0, sources=("a:0",)),)
+    assert directory.tell(0, [held(10, 0, 2)]).tasks == (Task(number=1, sources=("a:2",)),)  # next to the last holder
+
+
+def test_a_mirrors_node_holds_all_shards() -> None:
+    directory = Directory(round=1, ring=RING, whole=0)
+    directory.tell(1, [held(10, 1, 0)])
+    directory.tell(2, [held(10, 2, 1)])
+    assert [one.number for one in directory.tell(0, [held(10, 0, 2)]).tasks] == [1]
+
+
+def test_nothing_is_decided_before_all_have_told() -> None:
+    directory = Directory(round=1, ring=RING)
+    assert directory.tell(0, [held(10, 0, 1, 2)]).tasks == ()
+    assert directory.tell(0, [held(10, 0, 1, 2)]).have == 0
+
+
+def test_a_node_of_another_round_is_not_counted() -> None:
+    directory = Directory(round=1, ring=RING[:2])
+    directory.tell(0, [held(10, 0)])
+    assert directory.tell(2, [held(10, 1, 2)]).step is None

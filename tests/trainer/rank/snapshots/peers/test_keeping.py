@@ -1,0 +1,221 @@
+"""Processes that keep copies, as threads here: they fetch, refuse what is damaged, and prune."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from kittrain.rank.snapshots.files import shards
+from kittrain.rank.snapshots.folder import mark, snapshot
+from kittrain.rank.snapshots.folder.held import Holdings
+from kittrain.rank.snapshots.folder.snapshot import MANIFEST, Manifest
+from kittrain.rank.snapshots.peers.directory import Plan, Task
+from kittrain.rank.snapshots.peers.fetching import Fetcher, connect
+from kittrain.rank.snapshots.peers.keeping import Keeper
+from kittrain.rank.snapshots.peers.messages import Answer, Request, Round
+from kittrain.rank.snapshots.peers.placement import Place
+from kittrain.rank.snapshots.peers.serving import Server
+from kittrain.rank.snapshots.peers.wire import PeerLostError
+from tests.trainer.nodes import TIMEOUT
+from tests.trainer.runs import flip
+from tests.trainer.saved import archive, continued, manifest, save
+
+KEY = b"k" * 32
+
+
+class Node:
+    """A node's folder and its process, as threads that end with the test's process."""
+
+    def __init__(self, folder: Path, index: int, *, keep: int = 3, whole: bool = False) -> None:
+        self.folder, self.index = folder / f"node-{index}", index
+        self.folder.mkdir(exist_ok=True)
+        self.log: list[str] = []
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.place = Place(node=index, host=f"host-{index}", address=f"127.0.0.1:{listener.getsockname()[1]}")
+        self.server = Server(listener, KEY, self.folder, self.log.append)
+        self.keeper = Keeper(
+            node=index,
+            folder=self.folder,
+            server=self.server,
+            open=partial(connect, key=KEY),
+            run="run-1",
+            archive=archive(self.folder, self.log.append, keep=keep),
+            whole=whole,
+            log=self.log.append,
+        )
+        self.server.start()
+        threading.Thread(target=self.keeper.keep, daemon=True).start()
+
+    @property
+    def mark(self) -> mark.Mark | None:
+        return mark.read(self.folder, "run-1")
+
+    def held(self) -> dict[str, tuple[int, ...]]:
+        return {one.name: one.numbers for one in Holdings(self.folder).scan()}
+
+
+def begin(nodes: Sequence[Node], number: int = 1) -> None:
+    for node in nodes:
+        node.keeper.begin(Round(number=number, places=tuple(one.place for one in nodes)))
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def publish(nodes: Sequence[Node], whole: Path, described: Manifest, *, of: Sequence[int] = (0, 1)) -> Manifest:
+    """Give each of the first nodes the shard that its rank has written."""
+    whole.mkdir(exist_ok=True)
+    saved = save(whole, described)
+    for number in of:
+        path, scratch = nodes[number].folder / saved.name, nodes[number].folder / f".tmp-{saved.name}"
+        scratch.mkdir()
+        for name in (MANIFEST, shards.name(number)):
+            shutil.copy(whole / saved.name / name, scratch / name)
+        scratch.rename(path)
+    return saved
+
+
+@contextmanager
+def running(folder: Path, count: int, *, keep: int = 3) -> Iterator[list[Node]]:
+    yield [Node(folder, index, keep=keep) for index in range(count)]
+
+
+def copied(nodes: Sequence[Node], step: int) -> bool:
+    return all(node.mark is not None and node.mark.copied_step == step for node in nodes)
+
+
+def test_each_shard_is_copied_and_all_nodes_know(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as nodes:
+        begin(nodes)
+        saved = publish(nodes, tmp_path / "whole", manifest())
+        wait(lambda: copied(nodes, saved.step))
+        assert [node.held() for node in nodes] == [{saved.name: (0, 1)}] * 2
+        for node in nodes:
+            assert snapshot.verify(node.folder / saved.name).digest == saved.digest
+            assert node.mark == mark.Mark(
+                run="run-1",
+                step=3,
+                have=2,
+                wanted=2,
+                copied_step=3,
+                copied_digest=saved.digest,
+                sent=node.mark.sent if node.mark else 0,
+            )
+        assert sum(node.server.sent for node in nodes) == sum(one.size for one in saved.shards)
+
+
+def test_a_node_that_had_nothing_gets_its_part_with_the_manifest(tmp_path: Path) -> None:
+    with running(tmp_path, 3) as nodes:
+        saved = publish(nodes, tmp_path / "whole", manifest(), of=(0, 1))
+        begin(nodes)
+        wait(lambda: copied(nodes, saved.step))
+        assert [node.held()[saved.name] for node in nodes] == [(0,), (0, 1), (1,)]
+
+
+def test_a_flipped_bit_is_not_copied_and_the_next_holder_is_asked(tmp_path: Path) -> None:
+    with running(tmp_path, 3) as nodes:
+        saved = publish(nodes, tmp_path / "whole", manifest(), of=(0, 1))
+        shutil.copytree(nodes[0].folder / saved.name, nodes[2].folder / saved.name)
+        flip(nodes[0].folder / saved.name / shards.name(0))
+        sources = (nodes[0].place.address, nodes[2].place.address)
+        task = Task(number=0, sources=sources)
+        plan = Plan(round=1, name=saved.name, digest=saved.digest, tasks=(task,))
+        log: list[str] = []
+        Fetcher(nodes[1].folder, 1, partial(connect, key=KEY), log.append).fetch(plan)
+        assert nodes[1].held() == {saved.name: (0, 1)}
+        snapshot.verify(nodes[1].folder / saved.name)
+        assert len(log) == 1
+        assert f"{saved.name} at {sources[0]} is damaged and not copied: " in log[0]
+
+
+def test_what_is_damaged_at_its_only_holder_is_no_copy_and_is_said(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as nodes:
+        saved = publish(nodes, tmp_path / "whole", manifest())
+        flip(nodes[0].folder / saved.name / shards.name(0))
+        begin(nodes)
+        wait(lambda: bool(nodes[1].mark and nodes[1].mark.warning))
+        assert nodes[1].held() == {saved.name: (1,)}
+        assert not list(nodes[1].folder.glob("*/.tmp-*"))
+        assert nodes[1].mark
+        assert nodes[1].mark.copied_step is None
+
+
+def test_expired_snapshots_go_once_a_newer_one_has_its_copies_and_not_before(tmp_path: Path) -> None:
+    with running(tmp_path, 2, keep=1) as nodes:
+        begin(nodes)
+        first = publish(nodes, tmp_path / "whole", manifest(1))
+        wait(lambda: copied(nodes, 1))
+        later = manifest(2, generation=2, ledger=continued(first, 2, generation=2))
+        second = publish(nodes, tmp_path / "whole", later, of=(0,))
+        wait(lambda: second.name in nodes[0].held())
+        time.sleep(0.3)  # some looks
+        assert first.name in nodes[0].held()  # the newer one is on one node only
+        publish(nodes, tmp_path / "again", later, of=())
+        scratch = nodes[1].folder / second.name
+        scratch.mkdir()
+        for name in (shards.name(1), MANIFEST):
+            shutil.copy(tmp_path / "whole" / second.name / name, scratch / name)
+        wait(lambda: copied(nodes, 2) and all(list(node.held()) == [second.name] for node in nodes))
+
+
+def test_a_lost_node_is_replaced_by_one_without_anything(tmp_path: Path) -> None:
+    with running(tmp_path, 3) as nodes:
+        begin(nodes)
+        saved = publish(nodes, tmp_path / "whole", manifest(), of=(0, 1))
+        wait(lambda: copied(nodes, saved.step))
+        shutil.rmtree(nodes[1].folder)
+        fresh = Node(tmp_path, 1)
+        after = [nodes[0], fresh, nodes[2]]
+        begin(after, number=2)
+        wait(lambda: len([node for node in after if 1 in node.held().get(saved.name, ())]) > 1)
+        wait(lambda: copied(after, saved.step))
+
+
+def test_only_files_of_snapshots_are_served(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as nodes:
+        saved = publish(nodes, tmp_path / "whole", manifest())
+        (nodes[0].folder / saved.name / "other").write_text("mine")
+        (nodes[0].folder.parent / "secret").write_text("mine")
+        channel = connect(nodes[0].place.address, KEY)
+        for name, file in (
+            (saved.name, "other"),
+            (saved.name, "../../secret"),
+            ("..", "secret"),
+            (saved.name, shards.name(1)),
+            (saved.name, "/etc/passwd"),
+        ):
+            channel.send(Request(node=1, name=name, digest=saved.digest, file=file))
+            assert channel.receive(Answer).size is None
+        channel.send(Request(node=1, name=saved.name, digest="another", file=MANIFEST))
+        assert channel.receive(Answer).size is None
+
+
+def test_without_the_secret_nothing_is_served(tmp_path: Path) -> None:
+    with running(tmp_path, 1) as (node,):
+        with pytest.raises(PeerLostError):
+            connect(node.place.address, b"another")
+        wait(lambda: bool(node.log))
+        assert "did not prove" in node.log[0]
+
+
+def test_one_that_begins_a_round_before_the_directory_waits_for_it(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as nodes:
+        saved = publish(nodes, tmp_path / "whole", manifest())
+        places = tuple(one.place for one in nodes)
+        nodes[1].keeper.begin(Round(number=7, places=places))
+        time.sleep(0.2)
+        assert nodes[1].mark is None
+        nodes[0].keeper.begin(Round(number=7, places=places))
+        wait(lambda: copied(nodes, saved.step))

@@ -1,0 +1,111 @@
+"""The process that keeps copies of other nodes' shards, next to the agent, where each node has a folder of its own.
+
+It is a process of its own, so that nothing of it is in the ranks or the agent. The agent holds the socket that it
+accepts from: so its address stays if it is started again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from kitjob import typed, variables
+from kitjob.report import CopiesReport
+from kittrain.job.env import NodeEnv
+from kittrain.system import port
+from kittrain.system.import_path import with_packages
+
+COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.peers")
+MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.mark
+AGAIN: Final = 2.0  # seconds until one that has ended is started again
+PURPOSE: Final = b"copies on peers\0"
+Log = Callable[[str], None]
+
+
+class CopiesProcess:
+    """Runs the process as long as this node's agent.
+
+    Args:
+        node: the node's environment.
+        secret: of the run; None if it has none.
+        log: receives lines for the log.
+
+    Attributes:
+        address: where other nodes reach it, as ``address:port``; empty until it listens.
+    """
+
+    def __init__(self, node: NodeEnv, secret: bytes | None, log: Log) -> None:
+        self._node = node
+        self._key = hmac.digest(secret or b"", PURPOSE + node.run_id.encode(), "sha256")
+        self._log = log
+        self._listener: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = 0.0
+        self._round: bytes = b""
+        self._stopped = False
+        self.address = ""
+
+    def listen(self, address: str) -> None:
+        """Start it, if it has not been; other nodes reach this one at the address."""
+        if self._listener is None:
+            self._listener = port.listen(address, 0)
+            self._start()
+        self.address = f"{address}:{self._listener.getsockname()[1]}"
+
+    def begin(self, number: int, places: list[Mapping[str, Any]]) -> None:
+        """A round of the ranks has begun.
+
+        Args:
+            number: of the round.
+            places: of its nodes, in the order of their ranks: ``node``, ``host`` and ``address``.
+        """
+        known = [one for one in places if one["address"]]
+        self._round = typed.dump({"number": number, "places": known}) + b"\n"
+        self._tell(self._round)
+
+    def watch(self) -> None:
+        """Start it again if it has ended; call it often."""
+        ended = self._process and self._process.poll() is not None
+        if ended and not self._stopped and time.monotonic() > self._started_at + AGAIN:
+            assert self._process
+            self._log(f"warning: the process that keeps copies has ended with {self._process.returncode}")
+            self._start()
+
+    @property
+    def report(self) -> CopiesReport | None:
+        """How far it is; None: it has not begun."""
+        folder = self._node.snapshot_dir
+        with suppress(OSError, ValueError):
+            facts = typed.parse((folder / MARK).read_bytes()) if folder else {}
+            if facts.get("run") == self._node.run_id:
+                return CopiesReport(**{name: facts[name] for name in CopiesReport.__fields__ if name in facts})
+        return None
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopped = True
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        assert self._listener
+        self._started_at, descriptor = time.monotonic(), self._listener.fileno()
+        environ = with_packages({**os.environ, variables.KIT_RUN_ID: self._node.run_id}, self._node.packages)
+        words = ("--parent", str(os.getpid()), "--listener", str(descriptor))
+        self._process = subprocess.Popen(
+            (*COMMAND, *words), env=environ, stdin=subprocess.PIPE, pass_fds=(descriptor,), bufsize=0
+        )
+        self._tell(self._key.hex().encode() + b"\n" + self._round)
+
+    def _tell(self, lines: bytes) -> None:
+        if self._process and self._process.stdin:
+            with suppress(OSError):  # it has ended, and is started again
+                self._process.stdin.write(lines)

@@ -1,0 +1,57 @@
+"""What the process that keeps copies on a node tells the agent and the ranks, in a file in the node's folder."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kitjob import typed
+from kitjob.decoders import MalformedError
+
+FILE: Final = ".copies.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """How far it is.
+
+    Attributes:
+        run: id of the run.
+        step: of the newest snapshot of which all shards are there.
+        have: copies of its shard with the fewest.
+        wanted: copies that there should be.
+        copied_step: of the newest snapshot that has all its copies; None: there is none.
+        copied_digest: of its manifest.
+        sent: bytes that were sent to others.
+        warning: why it does not go on; empty: it does.
+    """
+
+    run: str = ""
+    step: int | None = None
+    have: int = 0
+    wanted: int = 0
+    copied_step: int | None = None
+    copied_digest: str = ""
+    sent: int = 0
+    warning: str = ""
+
+
+def read(folder: Path, run: str) -> Mark | None:
+    """The mark of a run; None if there is none that can be read."""
+    with suppress(OSError, MalformedError):
+        found: Mark = typed.load(Mark, (folder / FILE).read_bytes())
+        return found if found.run == run else None
+    return None
+
+
+def write(folder: Path, mark: Mark) -> None:
+    """Replace the mark; what is lost in a power cut is written again.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    scratch = folder / f"{FILE}.new"
+    scratch.write_bytes(typed.dump(mark))
+    scratch.replace(folder / FILE)

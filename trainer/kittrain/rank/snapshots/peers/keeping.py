@@ -1,0 +1,180 @@
+"""Keeps the copies of one node: tells the directory what its folder holds, does what it is told, and prunes.
+
+The folder alone says what there is to do, so this can be killed and started again at any time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from kittrain.rank.snapshots.files.shards import CorruptError
+from kittrain.rank.snapshots.folder import mark as marks
+from kittrain.rank.snapshots.folder import snapshot
+from kittrain.rank.snapshots.folder.archive import Archive
+from kittrain.rank.snapshots.folder.held import Held, Holdings
+from kittrain.rank.snapshots.folder.mark import Mark
+from kittrain.rank.snapshots.folder.snapshot import IncompatibleError
+from kittrain.rank.snapshots.peers.directory import Directory, Plan
+from kittrain.rank.snapshots.peers.fetching import Fetcher, FetchError
+from kittrain.rank.snapshots.peers.messages import Answer, Request, Round
+from kittrain.rank.snapshots.peers.serving import Server
+from kittrain.rank.snapshots.peers.wire import Channel, PeerLostError
+
+INTERVAL: Final = 0.1  # seconds between two looks at the folder
+PER_NODE: Final = 0.005  # the same for each node: all ask one
+ANYWAY: Final = 2.0  # seconds after which the directory is told even what has not changed
+RETRY: Final = 2.0  # seconds after a failure
+EVENTS: Final = (PeerLostError, FetchError, CorruptError, IncompatibleError, OSError)
+
+
+@dataclass(kw_only=True)
+class Keeper:
+    """Looks at the folder again and again.
+
+    Attributes:
+        node: this one.
+        folder: of its snapshots.
+        server: this node's.
+        open: connects to another node's process.
+        run: id of the run.
+        archive: prunes the folder.
+        whole: whether the node with rank 0 is to hold all shards.
+        log: receives a line for each kind of failure.
+    """
+
+    node: int
+    folder: Path
+    server: Server
+    open: Callable[[str], Channel]
+    run: str
+    archive: Archive
+    whole: bool
+    log: Callable[[str], None]
+    _round: Round | None = None
+    _changed: threading.Event = field(default_factory=threading.Event)
+    _channel: Channel | None = None
+    _asked: str = ""  # the address that the channel is to
+    _mark: Mark | None = None
+    _told: str = ""
+    _seen: Sequence[Held] | None = None  # as the directory was told last
+    _told_at: float = 0.0
+    _pruned: str = ""
+
+    def begin(self, one: Round) -> None:
+        """A round of the ranks has begun; called by another thread."""
+        mine = one.places and one.places[0].node == self.node
+        whole = self.node if self.whole else None
+        self.server.lead(Directory(round=one.number, ring=one.places, whole=whole) if mine else None)
+        self._round, self._seen = one, None
+        self._changed.set()
+
+    def keep(self) -> None:
+        """Keep copies for good."""
+        holdings = Holdings(self.folder)
+        while True:
+            try:
+                self._look(holdings)
+            except EVENTS as error:
+                self._failed(error)
+                self._wait(RETRY)
+            self._wait(max(INTERVAL, PER_NODE * len(self._round.places if self._round else ())))
+
+    def _wait(self, seconds: float) -> None:
+        self._changed.wait(seconds)
+        self._changed.clear()
+
+    def _look(self, holdings: Holdings) -> None:
+        one = self._round
+        if one is None:
+            return
+        held = holdings.scan()
+        busy = self._mark is None or self._mark.have < self._mark.wanted
+        if held == self._seen and not busy and time.monotonic() < self._told_at + ANYWAY:
+            return
+        plan = self._ask(one, held)
+        self._seen, self._told_at = held, time.monotonic()
+        if plan is None:
+            self._seen = None  # the directory's node has yet to begin this round
+            return
+        self._told = self._told if plan.tasks else ""
+        self._tell(plan)
+        if plan.tasks:
+            Fetcher(self.folder, self.node, self.open, self._say).fetch(plan)
+            self._seen, self._told = None, ""
+        self._prune(plan, holdings)
+
+    def _ask(self, one: Round, held: Sequence[Held]) -> Plan | None:
+        request = Request(node=self.node, round=one.number, held=tuple(held))
+        leader = one.places[0]
+        if leader.node == self.node:
+            return self.server.tell(request).plan
+        if self._channel is None or self._asked != leader.address:
+            self._close()
+            self._channel, self._asked = self.open(leader.address), leader.address
+        try:
+            self._channel.send(request)
+            answer: Answer = self._channel.receive(Answer)
+        except PeerLostError:
+            self._close()
+            raise
+        return answer.plan
+
+    def _close(self) -> None:
+        if self._channel:
+            self._channel.close()
+        self._channel = None
+
+    def _prune(self, plan: Plan, holdings: Holdings) -> None:
+        """Delete what has expired, as the newest snapshot with all its copies is there: that one stays."""
+        copied = plan.copied
+        if copied is None or copied.digest == self._pruned:
+            return
+        for name, digest in plan.lost:
+            if found := holdings.manifest(name, digest):
+                self.archive.drop(found)
+        manifest = holdings.manifest(snapshot.name(copied.step, copied.generation), copied.digest)
+        if manifest:
+            self.archive.apply_retention(manifest)
+            self._pruned = copied.digest
+
+    def _tell(self, plan: Plan) -> None:
+        last = self._mark or Mark(run=self.run)
+        self._write(
+            Mark(
+                run=self.run,
+                step=plan.step,
+                have=plan.have,
+                wanted=plan.wanted,
+                copied_step=plan.copied.step if plan.copied else last.copied_step,
+                copied_digest=plan.copied.digest if plan.copied else last.copied_digest,
+                sent=self.server.sent,
+                warning=self._told,
+            )
+        )
+
+    def _failed(self, error: Exception) -> None:
+        """Say it once; what a lost node causes is said where the loss is."""
+        if isinstance(error, PeerLostError):
+            return
+        text = " ".join(str(error).split())
+        if text != self._told:
+            self._told = text
+            self._say(text)
+        last = self._mark or Mark(run=self.run)
+        self._write(replace(last, warning=text))
+
+    def _say(self, text: str) -> None:
+        self.log(f"warning: {text}")
+
+    def _write(self, mark: Mark) -> None:
+        """For the ranks and the agent."""
+        if mark != self._mark:
+            with suppress(FileNotFoundError):  # there is no folder yet
+                marks.write(self.folder, mark)
+                self._mark = mark
