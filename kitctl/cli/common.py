@@ -60,7 +60,7 @@ def echo_plot(picture: Picture) -> None:
 def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
     """Write a file, whole or not at all, and return its size in bytes; if ``private`` only its user can read it.
 
-    A device, a pipe or a link, such as ``/dev/stdout``, is written to and never replaced.
+    A device, a pipe or a link, such as ``/dev/stdout``, is written to and never replaced; ``-`` is the standard output.
 
     Raises:
         TargetError: it cannot be written.
@@ -69,6 +69,8 @@ def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
 
     from kitctl.base.errors import TargetError
 
+    if is_stdout(path):
+        path = type(path)("/dev/stdout")
     if path.is_symlink() or (path.exists() and not path.is_file()):
         return _write_through(path, chunks)
     draft = path.with_name(f".{path.name}.part")
@@ -84,6 +86,11 @@ def save(path: Path, chunks: Iterable[bytes], *, private: bool = False) -> int:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
     return size
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether a file's name means the standard output, where nothing else may be printed then."""
+    return str(path) in {"-", "/dev/stdout"}
 
 
 def _write_through(path: Path, chunks: Iterable[bytes]) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kitctl.cli.command import Command, option
-from kitctl.cli.common import echo, info, save
+from kitctl.cli.common import echo, info, is_stdout, save
 from kitctl.cli.target_options import named_job
 
 if TYPE_CHECKING:
@@ -48,10 +48,12 @@ def command(job: Job, output: Path | None, dry_run: bool) -> None:
     redactor = recording.redactor(record, os.environ)
     logs, further = recording.logs(job, record.state), recording.further(job, record)
     found = bundle.files(record, redactor, logs, further)
-    echo("\n".join(bundle.listing(found)))
+    say = info if is_stdout(path) and not dry_run else echo
+    say("\n".join(bundle.listing(found)))
     info(f"{redactor.count} values were redacted")
     if dry_run:
         return
-    name = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+    file = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+    name = f"{job.name}-bundle" if is_stdout(path) else file
     size = save(path, [bundle.archive(name, found, time=record.now)], private=True)
     info(f"written: {path} ({format_bytes(size)}); look through it before you publish it")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -60,6 +62,13 @@ def test_a_file_is_written_whole_or_its_error_is_told_and_nothing_is_left(tmp_pa
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
     assert common.save(tmp_path / "x.svg", [b"<svg", b"/>"]) == 6
     assert (tmp_path / "x.svg").read_bytes() == b"<svg/>"
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_a_dash_is_the_standard_output_and_no_file(name: str, tmp_path: Path) -> None:
+    program = f"from pathlib import Path; from kitctl.cli.common import save; save(Path({name!r}), [b'a', b'b'])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    assert (done.stdout, [*tmp_path.iterdir()]) == (b"ab", [])
 
 
 def test_a_device_or_a_link_is_written_to_and_not_replaced(tmp_path: Path) -> None:
