@@ -243,6 +243,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="ValueError: Can't find a valid checkpoint at out/checkpoint-10",
     ),
     Cause(
+        r"^OwnFolderError: snapshots\.storage: perNode",
+        fix="snapshots.storage: claim, whose folder all nodes share; or train with kittrain.Training or kittrain.Run "
+        "(docs/trainer.md), whose snapshots have copies on other nodes",
+        seen="OwnFolderError: snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training alone",
+    ),
+    Cause(
         r"Read-only file system",
         fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
         seen="OSError: [Errno 30] Read-only file system: 'runs'",

@@ -20,6 +20,7 @@ from kittrain.agent.hooks import (
     init_method,
     jax_cluster,
     late_variables,
+    own_folders,
     own_groups,
     own_launchers,
     script_loads,
@@ -55,6 +56,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
         after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
+        after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer))
         script_loads.watch(writer.file_loaded)

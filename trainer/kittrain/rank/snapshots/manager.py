@@ -41,6 +41,8 @@ from kittrain.rank.world.seeds import derive_seed
 from kittrain.system.heartbeat import Phase
 from kittrain.system.storage import StorageUnavailableError
 
+used = False  # whether this process takes the library's snapshots: kittrain.agent.hooks.own_folders asks
+
 
 class SnapshotManager:
     """Collective: every rank makes one and calls the same methods. Without a folder there is nothing to restore.
@@ -55,6 +57,8 @@ class SnapshotManager:
     """
 
     def __init__(self, world: World, state: State, order: Order, own: RankState | None = None) -> None:
+        global used  # noqa: PLW0603  of this process
+        used = True
         self._world = world
         self._state = state
         self._order = order

@@ -28,8 +28,8 @@ from kittrain.rank.snapshots.peers.wire import Channel, PeerLostError
 
 INTERVAL: Final = 0.1  # seconds between two looks at the folder
 PER_NODE: Final = 0.005  # the same for each node: all ask one
-ANYWAY: Final = 2.0  # seconds after which the directory is told even what has not changed
-RETRY: Final = 2.0  # seconds after a failure
+ANYWAY: Final = 1.0  # seconds after which the directory is told even what has not changed
+RETRY: Final = (0.1, 2.0)  # seconds after a failure: first and longest
 EVENTS: Final = (PeerLostError, FetchError, CorruptError, IncompatibleError, OSError)
 
 
@@ -65,6 +65,8 @@ class Keeper:
     _seen: Sequence[Held] | None = None  # as the directory was told last
     _told_at: float = 0.0
     _pruned: str = ""
+    _settled: bool = False  # whether the newest snapshot that is here has its copies, as far as this node knows
+    _failures: int = 0  # one after another
 
     def begin(self, one: Round) -> None:
         """A round of the ranks has begun; called by another thread."""
@@ -80,9 +82,12 @@ class Keeper:
         while True:
             try:
                 self._look(holdings)
+                self._failures = 0
             except EVENTS as error:
                 self._failed(error)
-                self._wait(RETRY)
+                first, longest = RETRY
+                self._wait(min(first * 2**self._failures, longest))
+                self._failures = min(self._failures + 1, 10)
             self._wait(max(INTERVAL, PER_NODE * len(self._round.places if self._round else ())))
 
     def _wait(self, seconds: float) -> None:
@@ -94,11 +99,11 @@ class Keeper:
         if one is None:
             return
         held = holdings.scan()
-        busy = self._mark is None or self._mark.have < self._mark.wanted
-        if held == self._seen and not busy and time.monotonic() < self._told_at + ANYWAY:
+        if held == self._seen and self._settled and time.monotonic() < self._told_at + ANYWAY:
             return
         plan = self._ask(one, held)
         self._seen, self._told_at = held, time.monotonic()
+        self._settled = plan is not None and plan.have >= plan.wanted and (not held or held[0].name == plan.name)
         if plan is None:
             self._seen = None  # the directory's node has yet to begin this round
             return

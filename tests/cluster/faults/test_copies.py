@@ -1,0 +1,51 @@
+"""Nodes without a shared volume: a pod is deleted with its own, and the job goes on exactly."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.commands import State, kitctl, until_status
+from tests.cluster.faults.test_faults import delete_pod
+from tests.cluster.kind.settings import SHARED
+from tests.cluster.kubectl import get
+from tests.cluster.toy import EPOCHS, ORDER, submit_toy
+from tests.exact import assert_each_sample_counts_once
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+
+
+def copied(after: int, state: State) -> bool:
+    """Whether all nodes train, and a snapshot after that step has its copies."""
+    copies = state["copies"] or {}
+    return bool(state["phase"] == "Running" and state["readyNodes"] == 3 and (copies.get("copiedStep") or 0) > after)
+
+
+@pytest.mark.wide
+def test_pods_are_deleted_with_their_volumes_and_each_sample_counts_once(namespace: str, tmp_path: Path) -> None:
+    where = ("--nodes", "3", "--set", "snapshots.storage=perNode", "--set", "snapshots.size=1Gi")
+    run = submit_toy(namespace, "IndexedJob", *where, "--snapshot-every", "10")
+    reached = 0
+    for index in (1, 0):  # no drain: their machines are gone
+        reached = until_status("run", namespace, partial(copied, reached + 20))["progress"]["step"]
+        delete_pod(run, index, "--grace-period=0", "--force")
+        until_status("run", namespace, lambda state: state["restarts"] > 0)
+    claims = get(namespace, "persistentvolumeclaims")["items"]
+    assert {mode for claim in claims for mode in claim["spec"]["accessModes"]} == {"ReadWriteOnce"}
+    assert all(claim["metadata"]["ownerReferences"][0]["kind"] == "Pod" for claim in claims)
+    assert "are on volumes of its nodes" in kitctl("snapshots", "list", "run", "-n", namespace, exit_code=2)
+    run.wait()
+
+    records = tmp_path / "records"
+    records.mkdir()
+    volumes = [*SHARED.glob(f"pvc-*_{namespace}_run-*-snapshots")]
+    assert len(volumes) == 5, "what a deleted pod had is of no use to its successor"
+    for path in (path for volume in volumes for path in volume.glob("record/*.jsonl")):
+        shutil.copy(path, records / f"{path.parents[1].name}-{path.name}")
+    (last,) = [volume for volume in volumes if (volume / "model.pt").exists()]
+    ledger = assert_each_sample_counts_once(last, records, ORDER, epochs=EPOCHS)
+    assert len({entry.generation for entry in ledger}) == 3
+    assert "Copies     2 of 2, step" in kitctl("status", "run", "-n", namespace)
