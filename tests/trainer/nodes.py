@@ -96,10 +96,10 @@ class Nodes:
         """The process id of a node's agent."""
         return self._running[index].pid
 
-    def wait(self, index: int) -> int:
+    def wait(self, index: int, seconds: float = TIMEOUT) -> int:
         """The exit code of a node's agent."""
         try:
-            return self._running[index].wait(TIMEOUT)
+            return self._running[index].wait(seconds)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"node {index} did not end:\n{self.everything()}") from None
 
