@@ -15,7 +15,7 @@ import pytest
 from kitjob import timeline
 from kittrain.rank.snapshots.folder.ledger import audit
 from kittrain.rank.world.order import Cursor, Order
-from tests.exact import TOLERANCE, assert_ends_as_undisturbed, committed, undisturbed
+from tests.exact import TOLERANCE, assert_ends_as_undisturbed, committed, undisturbed, weights
 from tests.trainer.nodes import SCRIPTS, Nodes
 
 pytestmark = pytest.mark.slow
@@ -168,6 +168,23 @@ def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_b
         assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
         whole = undisturbed(OWN_LOOP, tmp_path, ranks=3)
         assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("loop", [{}, {"FIT": "1"}], ids=["own", "fit"])
+def test_batch_statistics_are_those_of_an_undisturbed_run(tmp_path: Path, loop: dict[str, str]) -> None:
+    """Also of the step that was cut short, whose forward pass has changed them on some ranks."""
+    with OwnLoop(tmp_path, "3", BATCHNORM="1", **loop) as nodes:
+        first, second, third = nodes.trained()
+        for number in (1, 2):
+            os.kill(second, signal.SIGKILL)
+            nodes.until_step(first, 20 * number, generation=number + 1)
+            (second,) = nodes.ranks(1)
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+        assert [step for _, step in nodes.steps(third)] == list(range(1, STEPS + 1))
+    whole = undisturbed(OWN_LOOP, tmp_path, ranks=3, BATCHNORM="1", **loop)
+    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
+    assert "1.running_mean" in weights(nodes.snapshots)
 
 
 class Dying(Survivors):

@@ -30,9 +30,11 @@ def remarks(submission: Submission) -> Iterator[str]:
     from kitctl.code import credentials  # noqa: PLC0415 - as above
     from kitctl.code.workdir.imports import import_warnings  # noqa: PLC0415
     from kitctl.render import overlay  # noqa: PLC0415 - as above
+    from kitctl.spec import remarks as job_remarks  # noqa: PLC0415 - as above
 
     if submission.spec.python:
         yield "python: a cluster's pods use the image's interpreter"
+    yield from job_remarks.remarks(submission.spec)
     yield from credentials.warnings(submission.spec, submission.sources)
     yield from import_warnings(submission.spec, submission.sources, submission.folder)
     yield from filter(None, [overlay.warning(submission.spec)])

@@ -17,6 +17,7 @@ from kitctl.base.errors import TargetError, UnsupportedError, UsageError
 from kitctl.base.quantity import amount, format_bytes, pluralize
 from kitctl.code import syntax
 from kitctl.code.workdir.imports import import_warnings
+from kitctl.spec import remarks as job_remarks
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission
@@ -68,7 +69,7 @@ def remarks(submission: Submission) -> list[str]:
     ignored = [field for field in IGNORED if _given(given, field)]
     remarks = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
     likely = [_crowded(spec), _likely_slip(submission)] if submission.checks else []
-    return [*remarks, *missing, *filter(None, likely)]
+    return [*remarks, *job_remarks.remarks(spec), *missing, *filter(None, likely)]
 
 
 def _given(tree: Mapping[str, Any], field: str) -> bool:

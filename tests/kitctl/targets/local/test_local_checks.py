@@ -22,7 +22,7 @@ from kitctl.state.checks import Finding
 from kitctl.targets import Submission
 from kitctl.targets.local import local_checks
 from kitctl.targets.local.folder import JobFolder
-from kitjob.sections import Nccl, Scheduling
+from kitjob.sections import Nccl, Policy, Scheduling, Snapshots
 
 EVERY_OPTION = Path(__file__).parents[3] / "cases" / "every-option.yaml"
 
@@ -93,10 +93,11 @@ def test_a_shared_folder_within_one_that_is_shared_already_is_refused(tmp_path: 
 
 def test_options_without_effect_on_this_target_are_named(tmp_path: Path) -> None:
     spec = specfile.build(JobRequest(file=EVERY_OPTION))
-    (remark,) = local_checks.remarks(submission(tmp_path, spec))
+    remark, *others = local_checks.remarks(submission(tmp_path, spec))
     defaults = {"snapshots.accessMode", "security.profile", "security.reportStatus"}  # in that file, too
     named = [field for field in local_checks.IGNORED if field not in defaults]
     assert remark == f"the local target ignores what only a cluster has: {', '.join(named)}"
+    assert [one.partition(":")[0] for one in others] == ["policy.survivors"]  # with memoryEverySteps
     assert local_checks.remarks(submission(tmp_path, JobSpec(name="job", nodes=3, env={"A": "b"}, resume=True))) == []
     other = JobSpec(name="job", secrets={"A": "b/c"}, scheduling=Scheduling(queue="q"))
     assert local_checks.remarks(submission(tmp_path, other)) == [
@@ -164,6 +165,16 @@ def test_a_submit_warns_about_ignored_options(
     assert stderr.count("warning: ") == 1
     assert "image, secrets, volumes, scheduling" in stderr
     assert len(started) == 1
+
+
+def test_what_a_job_asks_for_in_vain_is_told(tmp_path: Path) -> None:
+    live = Policy(survivors="live")
+    told = [
+        local_checks.remarks(submission(tmp_path, JobSpec(name="job", policy=live, snapshots=snapshots)))
+        for snapshots in (Snapshots(memory_every_steps=5), Snapshots())
+    ]
+    assert [len(lines) for lines in told] == [1, 0]
+    assert told[0][0].startswith("policy.survivors: live has no effect")
 
 
 SLIP = "import torch\nprint(1\nloss = 2\n"

@@ -398,6 +398,32 @@ def test_the_hub_of_a_drained_node_hands_over_and_the_next_round_outlives_it(job
     assert (one.hosts, two.hosts, one.num_nodes_waiting(), one.lost) == (True, False, 0, False)
 
 
+@pytest.mark.parametrize("job", ["1"], indirect=True)
+def test_a_spare_that_the_others_meet_at_ends_their_round_in_agreement_and_hands_over(job: Job) -> None:
+    job.node = replace(job.node, job=record.replace(job.node.job, spares=1))
+    job.start_hub()
+    zero, one = job.connect(job.backend(0), job.backend(1))
+    job.rounds(zero)
+    waiting = job._pool.submit(one.next_rendezvous)
+    until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [1])
+    zero.drain()
+    zero.leave()
+    store = waiting.result(60).store
+    store.set("told", "of the round")
+    assert store.get("told") == b"of the round"
+    (zero,) = job.connect(job.backend(0, started_at=1.0))
+    zero._join()
+    until(lambda: not one.num_nodes_waiting() and list(one.spares) == [0])
+    leaving = job._pool.submit(zero.hand_over, timeout=60.0)
+    until_ended(one)
+    assert not one.lost
+    again = job._pool.submit(one.next_rendezvous)
+    leaving.result(60)
+    job._hub.close()
+    assert again.result(60).world_size == 1
+    assert (one.hosts, one.num_nodes_waiting()) == (True, 0)
+
+
 @two_nodes
 def test_a_drained_node_that_nobody_waits_for_leaves_at_once(job: Job) -> None:
     zero, one = job.connect(job.backend(0), job.backend(1))

@@ -20,6 +20,7 @@ from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.snapshots.read.survivors import StatesDifferError
 from kittrain.rank.training import survival
 from kittrain.rank.world.order import Cursor
+from tests.trainer.reports import progress_in
 from tests.trainer.settings import rank_of
 
 EPOCHS, STEPS_PER_EPOCH = 3, 4
@@ -156,6 +157,26 @@ def test_what_it_cannot_see_change_is_told_once_and_a_fault_ends_the_rank(
     with pytest.raises(RuntimeError, match=CLOSED):
         run_rounds(script.world, script.train, model=script.model, data=script.data, **make(script))
     assert capsys.readouterr().out.count(f"although policy.survivors is live: {why}") == 1
+
+
+@pytest.mark.parametrize(("library", "why"), [(True, "it cannot see when average changes"), (False, "run_rounds()")])
+def test_the_status_says_that_ranks_do_not_live_on(tmp_path: Path, *, library: bool, why: str) -> None:
+    script, file = Script(), tmp_path / "progress"
+    script.world = replace(script.world, env=replace(script.world.env, progress_file=file))
+    told: list[str] = []
+
+    def train(run: Run) -> None:
+        for _ in run.steps(3):
+            run.step()
+        run._session.report._write()
+        told.append(progress_in(file)["warning"])
+
+    if library:
+        run_rounds(script.world, train, model=script.model, average=Average())
+    else:
+        with Run(script.world, model=script.model) as run:
+            train(run)
+    assert why in told[0]
 
 
 def test_a_loader_s_batches_cannot_be_continued(capsys: pytest.CaptureFixture[str]) -> None:

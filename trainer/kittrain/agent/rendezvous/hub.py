@@ -259,7 +259,9 @@ class Hub:
         self._leaving = self._peers.pop(node)
         del self._nodes[self._leaving]
         self._hang_detector.remove(node)
-        self._end_round(self._membership.remove(node), lost=True, reason=f"{node.name} was asked to stop")
+        reason = f"{node.name}, where the others meet, was asked to stop"
+        self._end_round(self._membership.remove(node), lost=True, reason=reason)
+        self._end_round(self._membership.give_up(), lost=False, reason=reason)
         self._changed.set()
         self._release_failing()
 

@@ -227,6 +227,10 @@ class Membership:
         """This hub ends: no round is formed here any more, so another one may be told who has no vote."""
         self._retired = True
 
+    def give_up(self) -> list[Node]:
+        """This hub ends: those that train have to go on elsewhere, unless they are about to end; returns them."""
+        return [] if not self.group or any(node.done for node in self.group) else self.end_round(self.group[0])
+
     @property
     def finished(self) -> bool:
         """Whether the ranks of a whole round have succeeded."""

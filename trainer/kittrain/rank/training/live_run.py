@@ -151,7 +151,7 @@ class LiveRun(Run):
         super().__enter__()
         if self._session.loop:
             self._epoch, self._epoch_start = self._session.loop
-        self._session.lives_on = self.survival.possible
+        self._tell_session()
         return self
 
     def __exit__(
@@ -165,7 +165,7 @@ class LiveRun(Run):
         """See the base class."""
         if not isinstance(loader, Data):
             self.survival.refuse("the loop takes batches from a loader, and not from kittrain.Data")
-            self._session.lives_on = False
+            self._tell_session()
         return super().batches(loader, resize=resize)
 
     def step(self, *args: Any, **kwargs: Any) -> None:
@@ -198,6 +198,9 @@ class LiveRun(Run):
         self._session.report_left(self.survival.take_left())
         self.survival.settled()
         self.survival.begin()
+
+    def _tell_session(self) -> None:
+        self._session.lives_on, self._session.report.note = self.survival.possible, self.survival.note
 
     def _tell_survivors(self) -> None:
         """Nothing: ``Survival`` does."""

@@ -133,7 +133,7 @@ class Training:
         metrics: Mapping[str, float] = {}
         survival = self._survival
         with self._session as session:
-            session.lives_on = survival.possible
+            session.lives_on, session.report.note = survival.possible, survival.note
             begin, order = session.cursor, self.data.order
             session.begin(begin.epoch, f", {order.batch} samples per step")
             session.report_left(survival.take_left())

@@ -64,6 +64,7 @@ class ProgressReporter:
 
     Attributes:
         warning: about the training itself, for the job's status; may be set at any time.
+        note: a lesser one, which holds as long as there is no other.
         not_finite_steps: steps whose loss was not finite; may be set at any time.
     """
 
@@ -84,7 +85,7 @@ class ProgressReporter:
         self._committed = Committed()
         self._writing: tuple[int, float] | None = None  # the step of a snapshot, and since when
         self._grace = GracePeriodCheck(world)
-        self.warning = self._snapshot_warning = ""
+        self.warning = self.note = self._snapshot_warning = ""
         self.not_finite_steps = 0
 
     def __enter__(self) -> Self:
@@ -219,7 +220,7 @@ class ProgressReporter:
             resumed_from=self._resumed_from,
             resumed_at=self._resumed_at,
             metrics={name: _finite(float(value)) for name, value in self._metrics.items()},
-            warning=self.warning or self._committed.failed or self._snapshot_warning,
+            warning=self.warning or self._committed.failed or self._snapshot_warning or self.note,
             samples=self._samples.counted,
             not_finite_steps=self.not_finite_steps,
             snapshot_bytes=self._committed.size,

@@ -123,9 +123,9 @@ class Run:
 
     def _tell_survivors(self) -> None:
         if self._world.env.job.policy.survivors == "live":
-            self._world.print(
-                "note: all ranks are restarted if one is lost: policy.survivors needs run_rounds, or fit()"
-            )
+            why = "policy.survivors: live is for Training.fit(), and for loops in run_rounds()"
+            self._session.report.note = f"all ranks are restarted if one is lost: {why}"
+            self._world.print(f"note: {self._session.report.note}")
 
     @property
     def steps_done(self) -> int:

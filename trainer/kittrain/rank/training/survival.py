@@ -40,6 +40,7 @@ class Survival:
 
     Attributes:
         updating: whether an optimizer step is being applied; if it is cut short, the state cannot be used.
+        note: why this rank cannot outlive its round although it should, for the job's status.
     """
 
     def __init__(self, world: World, state: State, *, why_not: str = "") -> None:
@@ -51,6 +52,7 @@ class Survival:
         self._current: Step | None = None
         self._left: list[Step] = []
         self.updating = False
+        self.note = ""
 
     @property
     def possible(self) -> bool:
@@ -157,7 +159,8 @@ class Survival:
         return obstacle()
 
     def _refuse(self, why: str) -> None:
-        self._world.print(f"note: all ranks are restarted if one is lost, although policy.survivors is live: {why}")
+        self.note = f"all ranks are restarted if one is lost, although policy.survivors is live: {why}"
+        self._world.print(f"note: {self.note}")
 
     def _restore_buffers(self) -> None:
         """Undo what the forward pass of a step that was not finished has done."""
