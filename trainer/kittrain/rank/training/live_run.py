@@ -193,8 +193,7 @@ class LiveRun(Run):
         ids, size = [sample for one in batches for sample in one.ids], sum(one.span.size for one in batches)
         return self._session.step(self._taken.cursor, ids=ids, size=size, epoch=self._epoch)
 
-    def _begin_loop(self, epoch: int | None) -> None:
-        super()._begin_loop(epoch)
+    def _loop_begun(self) -> None:
         self._session.report_left(self.survival.take_left())
         self.survival.settled()
         self.survival.begin()

@@ -277,6 +277,10 @@ class Run:
         self._session.begin(epoch)
         self._restore_late()
         self._world.heartbeat.beat(Phase.DATA, step=self.steps_done)
+        self._loop_begun()
+
+    def _loop_begun(self) -> None:
+        """For ``live_run``."""
 
     def _end_epoch(self, epoch: int) -> None:
         self._taken.end_epoch(epoch)
