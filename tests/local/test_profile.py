@@ -64,7 +64,7 @@ def test_a_rank_that_takes_no_steps_is_told(kit: Kit) -> None:
     kit.until("idle", lambda state: state["phase"] == "Running" and state["worldSize"] == 1)
     kit.until("idle", lambda _: "idle.py" in kit.run("stacks", "idle"))
     output = kit.run("profile", "idle", "--timeout", "1s", exit_code=1)
-    assert "no such number of calls of an optimizer within 1 s" in output
+    assert "no such number of calls of an optimizer within 1 s: kitctl stacks shows where it is" in output
     assert not (kit.folder / "idle-rank-0.json").exists()
 
 

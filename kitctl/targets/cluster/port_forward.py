@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from kitctl.state.running_job import RankPlace
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.api_errors import one_line
 from kitctl.targets.cluster.connection.resources import Object
+
+REFUSED = r"(?i)connection refused"  # a kubelet says it of each address, after the names of its containers
 
 
 def serve(
@@ -28,7 +31,8 @@ def serve(
         try:
             api.forward(where["namespace"], where["name"], remote, connection)
         except KitError as error:
-            announce(f"connection ended: {one_line(error.message)}")
+            refused = re.search(REFUSED, error.message)
+            announce(f"connection ended: {'nothing listens there' if refused else one_line(error.message)}")
 
     try:
         listening = socket.create_server(("127.0.0.1", local))

@@ -144,7 +144,11 @@ def forward(messages: _Messages, port: int) -> None:
     try:
         connection = socket.create_connection(("127.0.0.1", port))
     except OSError as error:
-        messages.send(1, f"cannot connect to port {port}: {error.strerror}".encode())
+        reason = f"dial tcp4 127.0.0.1:{port}: connect: {(error.strerror or '').lower()}"
+        told = (
+            f"error forwarding port {port} to pod 449c071a, uid : failed to execute portforward in network namespace "
+        )
+        messages.send(1, f"{told}{reason}".encode())
         return
 
     def send() -> None:

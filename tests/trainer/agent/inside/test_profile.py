@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -33,3 +34,12 @@ def test_a_script_without_torch_is_told_and_no_request_stays(start_rank: StartRa
 def test_a_rank_that_is_not_there_is_named(start_rank: StartRank) -> None:
     start_rank(7, SLEEPS)
     assert profile(3) == "rank 3 does not run here\n"
+
+
+def test_a_rank_that_is_stopped_is_told_after_the_time(start_rank: StartRank, tmp_path: Path) -> None:
+    stopped = start_rank(7, SLEEPS)
+    os.kill(stopped, signal.SIGSTOP)
+    os.waitpid(stopped, os.WUNTRACED)
+    told = "no such number of calls of an optimizer within 1 s: the rank is stopped, by SIGSTOP or a debugger\n"
+    assert profile(7) == told
+    assert not [path for path in tmp_path.rglob("*") if "profile" in path.name or "trace" in path.name]

@@ -17,7 +17,7 @@ from typing import Final
 
 from kittrain.agent.fault_injection import agent_here, rank_of
 from kittrain.agent.hooks.profiling import SIGNAL, error_file, request_file, trace_file
-from kittrain.agent.inside.stacks import stack_file
+from kittrain.agent.inside.stacks import stack_file, stopped
 from kittrain.agent.processes.stack_file import catches
 
 POLL: Final = 0.1  # seconds
@@ -72,7 +72,8 @@ def await_trace(pid: int, heartbeat: Path, timeout: float) -> Path:
         if not Path(f"/proc/{pid}").exists() or not heartbeat.exists():
             sys.exit("the rank has ended, or was started again, before it had taken the steps")
         if time.monotonic() > deadline:
-            sys.exit(f"no such number of calls of an optimizer within {timeout:.0f} s")
+            why = "the rank is stopped, by SIGSTOP or a debugger" if stopped(pid) else "kitctl stacks shows where it is"
+            sys.exit(f"no such number of calls of an optimizer within {timeout:.0f} s: {why}")
         time.sleep(POLL)
     return trace_file(heartbeat)
 

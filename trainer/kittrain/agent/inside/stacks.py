@@ -77,7 +77,7 @@ def stacks(ranks: Mapping[int, int]) -> list[RankStack]:
 
 def _ask(pid: int, file: Path | None) -> str:
     """Ask a rank; returns why it cannot answer, or empty."""
-    if _stopped(pid):
+    if stopped(pid):
         return STOPPED
     if file and ask(pid, file):
         return ""
@@ -94,7 +94,8 @@ def stack_file(pid: int) -> Path | None:
     return None
 
 
-def _stopped(pid: int) -> bool:
+def stopped(pid: int) -> bool:
+    """Whether a process is stopped, by SIGSTOP or a debugger."""
     with suppress(OSError):  # it has ended
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] in {"T", "t"}
     return False
@@ -105,7 +106,7 @@ def _of_rank(rank: int, pid: int, file: Path | None, printed: str, note: str) ->
     location = locate(lines)
     if not location:
         return RankStack(
-            rank=rank, pid=pid, note=note or (STOPPED if _stopped(pid) else f"no answer within {TIMEOUT:.0f} s"), **beat
+            rank=rank, pid=pid, note=note or (STOPPED if stopped(pid) else f"no answer within {TIMEOUT:.0f} s"), **beat
         )
     return RankStack(rank=rank, pid=pid, wait=location.wait, line=location.line, threads=threads(lines), **beat)
 
