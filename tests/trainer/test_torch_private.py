@@ -89,14 +89,14 @@ def private(name: str) -> bool:
 
 
 def private_names(tree: ast.AST) -> Iterator[str]:
-    """Private names that are imported or looked up, but in ``self``, and those that are strings."""
+    """Private names that are imported or looked up, but in ``self`` or ``super()``, and those that are strings."""
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module)) if module.partition(".")[0] == "torch":
                 yield from (part for alias in node.names for part in (*module.split("."), alias.name) if private(part))
             case ast.Import():
                 yield from (part for alias in node.names for part in alias.name.split(".") if private(part))
-            case ast.Attribute(value=ast.Name(id="self" | "cls")):
+            case ast.Attribute(value=ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super"))):
                 pass
             case ast.Attribute(attr=name) if private(name):
                 yield name
@@ -105,7 +105,7 @@ def private_names(tree: ast.AST) -> Iterator[str]:
 
 
 def own_names(kind: type) -> Iterator[str]:
-    """Private names that a class defines, or looks up in ``self``."""
+    """Private names that a class defines, or looks up in ``self`` or ``super()``."""
     try:
         source = inspect.getsource(kind)
     except (OSError, TypeError):  # of a class that C++ or another class makes, such as an autograd function's
@@ -113,7 +113,10 @@ def own_names(kind: type) -> Iterator[str]:
     tree = ast.parse(inspect.cleandoc("\n" + source))
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) | ast.FunctionDef(name=name):
+            case (
+                ast.Attribute(value=ast.Name(id="self" | "cls") | ast.Call(func=ast.Name(id="super")), attr=name)
+                | ast.FunctionDef(name=name)
+            ):
                 yield from [name] if private(name) else []
 
 
