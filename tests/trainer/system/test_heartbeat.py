@@ -116,3 +116,15 @@ def test_how_many_collectives_a_rank_had_begun_is_known_from_its_end_to_its_next
         assert HeartbeatState.read(file).begun == known
     writer.group_formed(2)
     assert HeartbeatState.read(file).begun == 0
+
+
+@pytest.mark.parametrize(("can", "waits"), [(False, False), (True, False), (True, True)])
+def test_a_rank_says_whether_it_can_go_on_and_whether_it_waits_for_that(
+    tmp_path: Path, *, can: bool, waits: bool
+) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = HeartbeatWriter(file)
+    writer.survives(can=can, waits=waits)
+    writer.left(3)
+    beat = HeartbeatState.read(file)
+    assert (beat.survives, beat.waits, beat.left) == (can, waits, 3)

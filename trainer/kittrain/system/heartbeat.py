@@ -60,7 +60,7 @@ _SPENT: Final = struct.Struct(f"<{len(Phase)}d")  # seconds in each phase of the
 _SPENT_AT: Final = _FILES_AT + heartbeat_files.SIZE
 _NOT_FINITE: Final = struct.Struct("<Q")  # the step at which the hooks have seen a parameter that is not; 0: never
 _NOT_FINITE_AT: Final = _SPENT_AT + _SPENT.size
-# Whether the rank can go on in another round, and how many rounds it has left, its processes' groups aborted.
+# Whether the rank can go on in another round (1) or waits to do so (2), and how many rounds it has left.
 _ROUNDS: Final = struct.Struct("<QQ")
 _ROUNDS_AT: Final = _NOT_FINITE_AT + _NOT_FINITE.size
 _CALL_AT: Final = _ROUNDS_AT + _ROUNDS.size  # the last collective, noted by the hooks
@@ -96,9 +96,9 @@ class HeartbeatWriter:
         _SPENT.pack_into(self._page, _SPENT_AT, *self._spent)
         _FIRST.pack_into(self._page, _NOW.size, *self._first)
 
-    def survives(self, *, can: bool) -> None:
-        """Whether this rank can go on in another round if others of its round are lost now."""
-        self._survives = int(can)
+    def survives(self, *, can: bool, waits: bool = False) -> None:
+        """Whether this rank can go on in another round if its round ends now, and whether it waits for that."""
+        self._survives = int(can) + int(waits)
         self._write_rounds()
 
     def left(self, number: int) -> None:
@@ -313,6 +313,7 @@ class HeartbeatState:
         not_finite: the step at which a parameter was seen that is not finite, in a loop of the script's own; 0: none.
         loaded: when the newest file that it loaded before its second step was last changed, in nanoseconds; 0: none.
         survives: whether it can go on in another round if others of its round are lost.
+        waits: whether it has taken the last step of its round, and waits for the next one.
         left: how many rounds it has left without ending.
         call: the last collective that it has called.
         begun: collectives that it had begun as its group, or its script, ended; 0: unknown.
@@ -336,6 +337,7 @@ class HeartbeatState:
     spent: tuple[float, ...] = (0.0,) * len(Phase)
     files: Files = NO_FILES
     survives: bool = False
+    waits: bool = False
     left: int = 0
     call: Call = NO_CALL
     begun: int = 0
@@ -376,6 +378,7 @@ class HeartbeatState:
             since=since,
             spent=spent,
             survives=bool(survives),
+            waits=survives > 1,
             left=left,
             call=Call.read(page, _CALL_AT),
             begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],

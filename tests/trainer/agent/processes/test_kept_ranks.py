@@ -82,3 +82,13 @@ def test_those_that_have_left_in_time_are_told_of_the_next_round(
     assert json.loads(first.output.readline()) == {"RANK": "7"}
     HeartbeatWriter(RankFiles(next_round, 7).heartbeat)  # the rank's own page, under its new name
     assert unable.process.poll() is None
+
+
+def test_it_is_known_that_a_rank_waits_for_the_end_of_its_round(kept: tuple[KeptRanks, list[Started]]) -> None:
+    ranks, (first, *_) = kept
+    seen = [ranks.wait]
+    HeartbeatWriter(first.files.heartbeat).survives(can=True, waits=True)
+    seen.append(ranks.wait)
+    ranks.leave(agreed=0.5)
+    seen.append(ranks.wait)
+    assert seen == [False, True, False]

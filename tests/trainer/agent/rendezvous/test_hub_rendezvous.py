@@ -431,9 +431,21 @@ def test_a_drained_node_that_nobody_waits_for_leaves_at_once(job: Job) -> None:
     one.drain()
     zero.drain()
     zero.end_round(lost=False)
-    until_ended(zero)
-    until_ended(one)
     zero.hand_over(timeout=1e6)
+    assert not one.num_nodes_waiting(), "its ranks end by themselves"
+
+
+@two_nodes
+def test_who_is_drained_ends_the_round_also_if_another_node_says_so_first(job: Job) -> None:
+    zero, one = job.connect(job.backend(0), job.backend(1))
+    job.rounds(zero, one)
+    one.drain()
+    until(lambda: not one.num_nodes_waiting())
+    zero.end_round(lost=False)
+    until_ended(zero)
+    assert zero.reason.startswith("the ranks of node 1, ")
+    assert not zero.lost
+    assert not one.num_nodes_waiting(), "its ranks end by themselves"
 
 
 @two_nodes

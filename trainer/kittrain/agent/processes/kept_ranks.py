@@ -55,6 +55,12 @@ class LivingRank:
         return state is not None and state.left == self.rounds
 
     @property
+    def waits(self) -> bool:
+        """Whether it has taken the last step of its round, which has not ended yet."""
+        state = self._state
+        return state is not None and state.waits and self.process.poll() is None
+
+    @property
     def stays(self) -> bool:
         """Whether it runs and has not left the round, as it was told."""
         return not self.has_left and self.process.poll() is None
@@ -113,6 +119,11 @@ class KeptRanks:
         while any(one.stays for one in told.values()) and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL)
         self._waiting |= {number for number, one in told.items() if one.has_left}
+
+    @property
+    def wait(self) -> bool:
+        """Whether ranks have taken the last step of their round, and wait for its end."""
+        return any(one.waits for number, one in self._ranks.items() if number not in self._waiting)
 
     @property
     def waiting(self) -> dict[int, LivingRank]:

@@ -205,8 +205,9 @@ class Hub:
                 self._end_round(ended, lost=True, reason=f"the ranks of {node.name} have ended")
                 self._changed.set()
             case messages.EndRound(lost=lost, waited=waited):
+                drained = [one.name for one in self._membership.group if one.draining and not lost]
                 failed = f"timed out after {waited} ms in a collective" if waited else "have failed"
-                reason = f"the ranks of {node.name} {failed if lost else 'were asked to stop'}"
+                reason = f"the ranks of {(drained or [node.name])[0]} {failed if lost else 'were asked to stop'}"
                 self._end_round(self._membership.end_round(node), lost=lost, reason=reason)
             case messages.Leave():
                 self._leave(node)
@@ -443,7 +444,8 @@ class Hub:
     def _end_round(self, group: list[Node], *, lost: bool, reason: str, culprit: tuple[int, int] | None = None) -> None:
         """Send nodes the end of their round, and drop the round's values; nothing to do for an empty group."""
         for node in group:
-            self._send(node, messages.RoundEnded(lost=lost, reason=reason, culprit=culprit))
+            if lost or not node.draining:  # else its ranks are ending by themselves
+                self._send(node, messages.RoundEnded(lost=lost, reason=reason, culprit=culprit))
         if group:
             self._hang_detector.reset()
             self._standstill.reset()

@@ -55,6 +55,7 @@ EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits fo
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
+EXIT_INTERVAL: Final = 0.002  # seconds between two looks whether drained ranks have ended
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
 
 
@@ -112,6 +113,7 @@ class NodeAgent(ElasticAgent):
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
+        self._agreed = False  # whether this node's ranks have said that the round's last step is taken
 
     def rendezvous(self, worker_group: WorkerGroup) -> None:
         """See the base class. A drain ends it.
@@ -167,6 +169,7 @@ class NodeAgent(ElasticAgent):
     def start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         """See the base class."""
         self._drain_outcome.begin(len(worker_group.workers))
+        self._agreed = False
         ranks = [worker.global_rank for worker in worker_group.workers]
         kept = self._kept.begin() if self._kept else {}
         folder = self._logs.begin(ranks, kept={ranks[number]: one.files.rank for number, one in kept.items()})
@@ -222,6 +225,8 @@ class NodeAgent(ElasticAgent):
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
+        if self._drain_forwarded:
+            self._await_exit()
         codes = self._ranks.exit_codes()
         self._orphans.look()
         self._observe_departures(codes)
@@ -237,6 +242,7 @@ class NodeAgent(ElasticAgent):
         if any(codes) or (self._drain_outcome.unfinished(codes) and not self._finished()):
             return self._failed(worker_group)
         if None in codes:
+            self._end_agreed_round()
             self._watch.poll()
             self._observe(worker_group, ended=False)
             return RunResult(state=WorkerState.HEALTHY)
@@ -249,6 +255,19 @@ class NodeAgent(ElasticAgent):
             state=WorkerState.SUCCEEDED,
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
         )
+
+    def _await_exit(self) -> None:
+        """Notice at once that the ranks have ended: the others wait for this node to leave."""
+        until = time.monotonic() + MONITOR_INTERVAL
+        while None in self._ranks.exit_codes() and time.monotonic() < until:
+            time.sleep(EXIT_INTERVAL)
+
+    def _end_agreed_round(self) -> None:
+        """End the round once its last step is taken: another node is drained, whose ranks may take longer to end."""
+        if self._kept and not self._agreed and self._kept.wait:
+            self._agreed = True
+            with suppress(*LOST):
+                self._handler.end_round(lost=False)
 
     def _observe_departures(self, codes: Sequence[int | None]) -> None:
         """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""

@@ -339,7 +339,7 @@ class Session:
         self._world.print(f"stopping at step {self.steps}, as requested{without}")
         self._world.barrier()  # then exit code 75 of any rank means that the snapshot is committed
         if self.lives_on and self._rounds is not None:
-            self._world.heartbeat.survives(can=True)
+            self._world.heartbeat.survives(can=True, waits=True)
             self._rounds.leave(lambda: self._request.requested)
         raise Drained
 

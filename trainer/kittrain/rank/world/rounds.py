@@ -96,6 +96,7 @@ class Rounds:
         """
         while not stopping():
             if self.asked or self.over:
+                self._heartbeat.survives(can=True)
                 raise RoundLeftError("the round has ended in agreement")
             time.sleep(POLL_SECONDS[0])
 
