@@ -35,6 +35,35 @@ def check_scale(name: str, nodes: int, *, low: int, high: int) -> None:
     raise UsageError(f"nodes: {nodes}, but {name!r} was submitted for {many}", fix=fix)
 
 
+def check_copies(name: str, job: JobKeys, *, nodes: int, now: int) -> None:
+    """Refuse to take away more nodes at once than there are copies of what each has.
+
+    Args:
+        name: of the job.
+        job: its settings.
+        nodes: that it is to have.
+        now: that it has.
+
+    Raises:
+        ConflictError: two nodes could have both copies of a part of the snapshots.
+    """
+    if job.snapshots.storage != "claim" and nodes < now - 1:
+        what = f"with snapshots.storage: {job.snapshots.storage} two nodes have all copies of a part of the snapshots"
+        fix = f"one node at a time: kitctl scale {name} --nodes {now - 1}, and on when status shows all copies"
+        raise ConflictError(what, fix=fix)
+
+
+def check_volumes(name: str, job: JobKeys, verb: str) -> None:
+    """Refuse to delete all pods of a job whose snapshots go with them, unless it has a mirror.
+
+    Raises:
+        ConflictError: they would be lost.
+    """
+    if not job.snapshots.mirror:
+        what = f"{verb} would delete the snapshots of {name!r}: they are on volumes that go with its pods"
+        raise ConflictError(what, fix="submit it with snapshots.mirror, or with snapshots.storage: claim")
+
+
 def scale_notes(name: str, job: JobKeys) -> list[str]:
     """What a larger number of nodes does not do at once."""
     if job.policy.grow != "never":

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, undisturbed
+from tests.s3 import serving
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -22,6 +24,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EPOCHS, SAMPLES, BATCH = 4, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+FAILED = 100
+PLAIN = """
+import torch
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(50):
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+"""
 APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=perNode")
 
 
@@ -54,3 +65,36 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
     model = next(kit.snapshots("apart").glob("node-*/model.pt"))
     ours, theirs = (torch.load(at, weights_only=True) for at in (model, alone / "model.pt"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = kit.folder / "records"
+    with serving(tmp_path / "s3") as server:
+        server.bucket("copies")
+        for name, value in server.environ().items():
+            monkeypatch.setenv(name, value)
+        mirror = ("--set", "snapshots.mirror=s3://copies/run")
+        words = (*WORKLOAD, "--step-time", "0.05", "--record", str(records))
+        kit.run("submit", "--name", "all", *APART, *mirror, *words)
+        kit.until("all", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) > 20)
+        for node in (0, 1, 2):
+            lose(kit, "all", node)
+        kit.run("wait", "all")
+        assert "comes from s3://copies/run" in kit.run("logs", "all")
+        job = kit.status("all")
+        assert job["mirror"]["step"] == EPOCHS * ORDER.steps_per_epoch
+        assert f"proved: {EPOCHS} epochs" in kit.run("audit", "s3://copies/run")
+    newest = max(kit.snapshots("all").glob("node-*"), key=lambda one: (one / "model.pt").exists())
+    assert_each_sample_counts_once(newest, records, ORDER, epochs=EPOCHS)
+
+
+@pytest.mark.wide
+def test_a_script_that_saves_by_itself_is_refused_with_the_fix(kit: Kit) -> None:
+    (kit.folder / "plain.py").write_text(PLAIN)
+    output = kit.run("submit", "--name", "plain", *APART, "--wait", "plain.py", exit_code=FAILED)
+    assert "OwnFolderError: snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training" in output
+    assert "fix: snapshots.storage: claim, whose folder all nodes share" in output

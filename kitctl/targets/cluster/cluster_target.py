@@ -21,7 +21,14 @@ from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
 from kitctl.targets.cluster.read import events, finding, job_facts, last_lines
 from kitctl.targets.cluster.read.reports import history_tail, report
-from kitctl.targets.conflicts import check_scale, scale_notes, snapshots_disabled, snapshots_on_nodes
+from kitctl.targets.conflicts import (
+    check_copies,
+    check_scale,
+    check_volumes,
+    scale_notes,
+    snapshots_disabled,
+    snapshots_on_nodes,
+)
 from kitjob import variables
 from kitjob.report import Report
 
@@ -158,6 +165,7 @@ class ClusterTarget:
             fix = "submit it with --replace --resume and other --nodes: it continues from its last snapshot"
             raise UnsupportedError(f"{name!r} is a {kind.resource}: {kind.fixed_size}", fix=fix)
         settings = documents.read_settings(job_facts.plain_environment(job))
+        check_copies(name, settings, nodes=nodes, now=kind.desired_nodes(job) - settings.spares)
         run_control.scale(self.api, job, settings.started(nodes))
         for note in scale_notes(name, settings):
             self._warn(note)
@@ -168,11 +176,16 @@ class ClusterTarget:
             )
 
     def suspend(self, namespace: str, name: str) -> None:
-        """Drain all nodes, and wait for it: their agents take a snapshot within the grace period."""
+        """Drain all nodes, and wait for it: their agents take a snapshot within the grace period.
+
+        Raises:
+            ConflictError: its snapshots are on volumes that would be deleted.
+        """
         from kitctl.targets.cluster.queue import run_control
 
         job = self._find(namespace, name)
         run_control.check_open(job)
+        self._check_volumes(job, name, "suspend")
         run_control.stop(self.api, job)
         run_control.await_stop(job, partial(finding.pods, self.api, job))
 
@@ -189,7 +202,8 @@ class ClusterTarget:
         """Suspend and resume: controllers then replace pods at once, without their backoff after failures.
 
         Raises:
-            ConflictError: the job has succeeded or failed: its object cannot be started again.
+            ConflictError: the job has succeeded or failed, so its object cannot be started again; or its snapshots are
+                on volumes that would be deleted.
         """
         from kitctl.targets.cluster.queue import run_control
         from kitctl.targets.cluster.read import lifecycle
@@ -199,6 +213,7 @@ class ClusterTarget:
         if end in {"Succeeded", "Failed"}:
             fix = "submit it again with --replace --resume: it resumes from its last snapshot"
             raise ConflictError(f"{name!r} has ended ({end.lower()}); Kubernetes cannot start it again", fix=fix)
+        self._check_volumes(job, name, "restart")
         run_control.stop(self.api, job)
         run_control.await_stop(job, partial(finding.pods, self.api, job))
         run_control.start(self.api, job, lifecycle.UNCANCELLED)
@@ -340,6 +355,10 @@ class ClusterTarget:
     @retry_seconds.setter
     def retry_seconds(self, seconds: float) -> None:
         self.api.transport.retry_seconds = seconds
+
+    def _check_volumes(self, job: Object, name: str, verb: str) -> None:
+        if job_facts.snapshots(job) == job_facts.OWN_VOLUMES:
+            check_volumes(name, documents.read_settings(job_facts.plain_environment(job)), verb)
 
     def _user(self) -> str:
         from kitctl.targets.cluster.submit import preflight

@@ -26,7 +26,15 @@ from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks
 from kitctl.state.usage import NodeUsage
 from kitctl.targets import Session, SnapshotStore, Submission
-from kitctl.targets.conflicts import already_exists, check_scale, no_job, no_snapshots, scale_notes, snapshots_disabled
+from kitctl.targets.conflicts import (
+    already_exists,
+    check_copies,
+    check_scale,
+    no_job,
+    no_snapshots,
+    scale_notes,
+    snapshots_disabled,
+)
 from kitctl.targets.local import (
     code_store,
     folder_facts,
@@ -154,6 +162,7 @@ class LocalTarget:
         """
         spec = self._open(namespace, name).job.spec
         check_scale(name, nodes, low=spec.min_nodes, high=spec.max_nodes)
+        check_copies(name, spec, nodes=nodes, now=self._open(namespace, name).desired.nodes - spec.spares)
         started = spec.started(nodes)
         self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, nodes=started))
         for note in scale_notes(name, spec):

@@ -6,8 +6,12 @@ from typing import NoReturn
 
 import pytest
 
-from kitctl.base.errors import Forbidden
-from kitctl.targets.conflicts import alike, no_job
+from kitctl.base.errors import ConflictError, Forbidden
+from kitctl.targets.conflicts import alike, check_copies, check_volumes, no_job
+from kitjob.job_keys import JobKeys
+from kitjob.sections import Snapshots
+
+APART = JobKeys(name="apart", snapshots=Snapshots(storage="perNode"))
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,18 @@ def test_a_list_that_may_not_be_read_is_no_second_error() -> None:
 
     error = no_job("rnu", "in namespace 'team'", known)
     assert (error.message, error.fix) == ("no job 'rnu' in namespace 'team'", "kitctl list -A shows all jobs")
+
+
+def test_two_nodes_that_have_all_copies_are_not_taken_away_at_once() -> None:
+    check_copies("apart", APART, nodes=3, now=4)
+    check_copies("apart", APART, nodes=8, now=4)
+    check_copies("run", JobKeys(name="run"), nodes=1, now=4)
+    with pytest.raises(ConflictError, match="two nodes have all copies") as error:
+        check_copies("apart", APART, nodes=2, now=4)
+    assert error.value.fix == "one node at a time: kitctl scale apart --nodes 3, and on when status shows all copies"
+
+
+def test_snapshots_that_go_with_their_pods_are_not_deleted_unless_a_mirror_has_them() -> None:
+    check_volumes("apart", JobKeys(snapshots=Snapshots(storage="perNode", mirror="s3://bucket/run")), "suspend")
+    with pytest.raises(ConflictError, match="suspend would delete the snapshots of 'apart'"):
+        check_volumes("apart", APART, "suspend")

@@ -122,6 +122,11 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
     if own_claim and not allowed.may_apply("PersistentVolumeClaim"):
         warn(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")
         spec = replace(spec, snapshots=replace(spec.snapshots, enabled=False))
+    if spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
+        warn(
+            "snapshots.storage: perNode: the snapshots go with the job's pods, and so does the model file; "
+            "snapshots.mirror keeps what it takes"
+        )
     return spec
 
 

@@ -12,7 +12,16 @@ from kitctl.output.view.layout import cells
 from kitctl.output.view.text import Look, failure_lines, job_list, job_page, progress_line
 from kitctl.state.phase import JobState, NodeState
 from kitjob import record
-from kitjob.report import MirrorReport, PastFailure, Progress, RecoveryTimings, Standstill, Termination, Trend
+from kitjob.report import (
+    CopiesReport,
+    MirrorReport,
+    PastFailure,
+    Progress,
+    RecoveryTimings,
+    Standstill,
+    Termination,
+    Trend,
+)
 
 RUNNING = JobState(
     name="digits",
@@ -161,6 +170,20 @@ def test_the_copy_in_a_bucket_is_shown_with_what_is_not_there_yet() -> None:
     assert "Mirror     nothing of this run is in s3://bucket/run yet" in job_page(
         replace(RUNNING, mirror=none), now=200.0
     )
+
+
+@pytest.mark.parametrize(
+    ("copies", "line"),
+    [
+        (CopiesReport(step=4120, have=2, wanted=2, copied_step=4120), "2 of 2, step 4120"),
+        (CopiesReport(step=4120, have=1, wanted=2, copied_step=4000), "1 of 2, step 4120; step 4000 has all"),
+        (CopiesReport(step=20, have=1, wanted=2), "1 of 2, step 20; no snapshot has all"),
+        (CopiesReport(warning="no space"), "none yet; warning: no space"),
+    ],
+)
+def test_copies_on_other_nodes_are_told(copies: CopiesReport, line: str) -> None:
+    page = job_page(replace(RUNNING, copies=copies), now=200.0)
+    assert f"Copies     {line}" in [one.rstrip() for one in page]
 
 
 def test_the_list_has_one_line_per_job() -> None:
