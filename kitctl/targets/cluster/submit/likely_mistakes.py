@@ -1,4 +1,4 @@
-"""Likely mistakes of a job that only its pods could prove: the image may have another Python, nodes other cores. Pure.
+"""Likely mistakes of a job that nobody else tells: the image may have another Python, nodes other cores. Pure.
 
 Each is a warning, in a line; what the API server knows is refused (``preflight``). Why: decision 31.
 """
@@ -19,6 +19,11 @@ def warnings(submission: Submission) -> Iterator[str]:
     if spec.script and (found := syntax.mistake(spec.script, _text(submission, spec.script))):
         yield f"{found}; {syntax.version()} cannot run it, and neither can the image's unless that is newer"
     yield from _crowded(spec)
+    if spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
+        yield (
+            "nothing is left of this job once all of its pods have ended (its end, cancel, a preemption): their "
+            "volumes go with them, with all snapshots and model.pt; set snapshots.mirror"
+        )
 
 
 def _text(submission: Submission, script: str) -> str:

@@ -12,7 +12,7 @@ from kitctl.code.sources import sources
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets import Submission, cluster
 from kitctl.targets.cluster.submit import likely_mistakes
-from kitjob.sections import Resources
+from kitjob.sections import Resources, Snapshots
 
 SLIP = "print(1\n"
 
@@ -40,6 +40,14 @@ def test_more_ranks_than_a_pods_cores_are_warned_of(limit: str, *, warns: bool, 
     found = warned(tmp_path, procs_per_node=4, resources=Resources(limits={"cpu": limit}))
     told = f"4 ranks of a pod share its limit of {limit} CPU; raise resources.limits.cpu, or lower --procs-per-node"
     assert found == ([told] if warns else [])
+
+
+def test_snapshots_that_go_with_the_pods_are_warned_of(tmp_path: Path) -> None:
+    (warning,) = warned(tmp_path, nodes=2, snapshots=Snapshots(storage="perNode"))
+    assert warning.startswith("nothing is left of this job once all of its pods have ended (its end, cancel, ")
+    assert warning.endswith("; set snapshots.mirror")
+    for kept in (Snapshots(storage="perNode", mirror="s3://bucket/run"), Snapshots(), Snapshots(enabled=False)):
+        assert warned(tmp_path, nodes=2, snapshots=kept) == []
 
 
 def test_no_checks_skips_them(tmp_path: Path) -> None:
