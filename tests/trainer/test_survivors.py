@@ -196,7 +196,7 @@ class Dying(Survivors):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("point", ["forward", "backward", "before the update", "after the update"])
+@pytest.mark.parametrize("point", ["forward", "backward", "before the update", "after the update", "half applied"])
 def test_a_rank_dies_at_each_point_of_a_step(tmp_path: Path, point: str) -> None:
     with Dying(tmp_path, point) as nodes:
         first, _, third = nodes.trained()

@@ -1,5 +1,7 @@
 """Trains ``toy``; its second rank dies, or its third one blocks, at a point of its 20th step: once.
 
+Or the second one dies, and the update of the first one is cut short.
+
 python -m ... dying.py POINT MARKER toy's arguments
 """
 
@@ -26,6 +28,13 @@ def reached(where: str) -> None:
     if where == point and rank == 1 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    if where == "after the update" and point == "half applied":
+        if rank == 1 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rank == 0 and not marker.with_suffix(".half").exists():
+            marker.with_suffix(".half").touch()
+            raise RuntimeError("Connection closed by peer")  # as of an optimizer whose step communicates
     if where == "forward" and point == "blocked" and rank in {1, 2} and not marker.with_suffix(f".{rank}").exists():
         marker.with_suffix(f".{rank}").touch()
         if rank == 1:

@@ -14,40 +14,22 @@ from torch.optim.lr_scheduler import ExponentialLR
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, TensorDataset
 
-from kittrain import Data, Run, World, attach, run_rounds
+from kittrain import Data, Run, attach, run_rounds
 from kittrain.rank.snapshots.folder.ledger import audit
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.snapshots.read.survivors import StatesDifferError
-from kittrain.rank.training import survival
 from kittrain.rank.world.order import Cursor
+from tests.trainer import outlived
+from tests.trainer.outlived import CLOSED
 from tests.trainer.reports import progress_in
 from tests.trainer.settings import rank_of
 
 EPOCHS, STEPS_PER_EPOCH = 3, 4
-CLOSED = "Connection closed by peer"
-
-
-class Rounds:
-    """The agent's part, and that of the other ranks, of which one is lost whenever a step fails like this."""
-
-    asked = over = False
-
-    def check(self) -> None:
-        return
-
-    def ended_by(self, error: RuntimeError) -> bool:
-        return CLOSED in str(error)
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(World, "rejoin", lambda _: None)
-    monkeypatch.setattr(survival, "obstacle", lambda: "")
-
-
-def world(folder: Path | None = None) -> World:
-    rounds: Any = Rounds()
-    return replace(attach(env=rank_of(run_id="run", snapshot_dir=folder, policy__survivors="live")), rounds=rounds)
+    outlived.outlive(monkeypatch)
 
 
 class Script:
@@ -55,7 +37,7 @@ class Script:
 
     def __init__(self, folder: Path | None = None, point: str = "") -> None:
         torch.manual_seed(1)
-        self.world = world(folder)
+        self.world = outlived.world(folder)
         self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.scheduler = ExponentialLR(self.optimizer, 0.5)

@@ -1,0 +1,79 @@
+"""A step is whole or not taken: wherever ``fit()`` is cut short, nothing of it is left, or the state is not used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from kittrain import Data, Training
+from kittrain.rank.snapshots.read.survivors import StatesDifferError
+from tests.trainer import outlived
+from tests.trainer.outlived import CLOSED
+
+STEPS, CUT = 8, 5
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    outlived.outlive(monkeypatch)
+
+
+class Job:
+    """A training of eight steps; the fifth is cut short once, at a point."""
+
+    def __init__(self, folder: Path, point: str = "") -> None:
+        torch.manual_seed(1)
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.steps: list[int] = []
+        self._world = outlived.world(folder)
+        self._point = point
+        self._taken = 0
+        self.model[0].register_forward_hook(lambda *_: self._reached("forward", begins=True))
+        self.model.get_parameter("0.weight").register_hook(lambda _: self._reached("backward"))
+        self.optimizer.register_step_pre_hook(lambda *_: self._reached("before the update"))
+        self.optimizer.register_step_post_hook(lambda *_: self._reached("after the update"))
+
+    def _reached(self, point: str, *, begins: bool = False) -> None:
+        self._taken += begins
+        if point == self._point and self._taken == CUT:
+            self._point = ""
+            if "update" in point:
+                with torch.no_grad():
+                    next(self.model.parameters()).add_(1.0)
+            raise RuntimeError(CLOSED)
+
+    def fit(self) -> dict[str, torch.Tensor]:
+        """The final state."""
+        samples = TensorDataset(torch.rand(8 * STEPS, 3, generator=torch.Generator().manual_seed(2)))
+        Training(
+            self._world,
+            self.model,
+            self.optimizer,
+            lambda model, batch: model(batch[0]).square().mean(),
+            Data(samples, batch=8, seed=3),
+            epochs=1,
+            on_step=lambda step: self.steps.append(step.number),
+        ).fit()
+        return self.model.state_dict()
+
+
+@pytest.mark.parametrize("point", ["forward", "backward"])
+def test_before_the_update_the_step_is_taken_again_as_if_nothing_had_been(tmp_path: Path, point: str) -> None:
+    whole, cut = Job(tmp_path / "whole"), Job(tmp_path / "cut", point)
+    expected, found = whole.fit(), cut.fit()
+    assert cut.steps == whole.steps == list(range(1, STEPS + 1))
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize("point", ["before the update", "after the update"])
+def test_an_update_that_was_cut_short_leaves_no_state(tmp_path: Path, point: str) -> None:
+    job = Job(tmp_path, point)
+    with pytest.raises(StatesDifferError, match="cut short on each rank"):
+        job.fit()
+    assert max(job.steps) < CUT
