@@ -62,10 +62,12 @@ FIRST_SCORE: Final = (
     "rest was mended. Situations and rules have the same author, who knew both halves: this is no blind test. Three",
     "expectations were wrong, and were corrected: a line's number, a library that this machine has, and wheels that",
     "were not there.",
-    "A stranger then made up 23 situations that no rule knew, and wrote down what has to be told of each: of 20 that",
-    "are not healthy 15 causes and 6 of 17 fixes were right, of 3 healthy jobs none had a cause. A script that becomes",
+    "Later 23 more were made up by somebody who had seen the rules and had not written them, to find what these do not",
+    "know, and what has to be told of each was written down first: of 20 that are not healthy 15 causes and 6 of 17",
+    "fixes were right, of 3 healthy jobs none had a cause. A script that becomes",
     "a daemon ended as if it had trained, and a random.py next to the script broke `python -m kitctl`. A job with",
     "another MASTER_ADDR, of which a cause had been expected, trains: it is among the healthy ones.",
+    "Once these were mended, 14 more were made up in the same way: 14 causes and 2 of 14 fixes were right at first.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Situations that a stranger made up: what had to be told of them was written down before they were made."""
+"""Situations that were looked for where no rule was. What has to be told of each was written down beforehand."""
 
 from __future__ import annotations
 
@@ -184,5 +184,126 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         script=GROUP + "import subprocess\nif rank == 0:\n    subprocess.Popen(['sleep', '5'])\ndist.barrier()\n"
         "dist.destroy_process_group()",
         healthy=True,
+    ),
+    # Made up once the rules for those above were written.
+    Situation(
+        name="environment variable of the script is missing",
+        script="import os\nroot = os.environ['DATA_ROOT']",
+        cause="the variable DATA_ROOT is not set",
+        fix="--env DATA_ROOT",
+        options=ONCE,
+    ),
+    Situation(
+        name="interpreter of another architecture",
+        script="import ctypes\nopen('x.so','wb').write(b'\\x7fELF' + b'\\0' * 60)\nctypes.CDLL('./x.so')",
+        cause="invalid ELF header|wrong ELF class|cannot open shared object|file too short|ELF",
+        fix="build|architecture|processor|damaged",
+        options=ONCE,
+    ),
+    Situation(
+        name="batch norm with one sample",
+        script="import torch\ntorch.nn.BatchNorm1d(3)(torch.ones(1, 3))",
+        cause="Expected more than 1 value per channel",
+        fix="batch|drop_last",
+        options=ONCE,
+    ),
+    Situation(
+        name="loader of an empty data set",
+        script=(
+            "import torch\nlist(torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(0, "
+            "2)), shuffle=True))"
+        ),
+        cause="num_samples should be a positive integer",
+        fix="empty|path|data",
+        options=ONCE,
+    ),
+    Situation(
+        name="loss without a graph",
+        script="import torch\ntorch.ones(1).sum().backward()",
+        cause="does not require grad",
+        fix="requires_grad|detach|no_grad",
+        options=ONCE,
+    ),
+    Situation(
+        name="ranks have unequal data sets",
+        script=DDP + "data = torch.utils.data.TensorDataset(torch.ones(5 + 3 * rank, 4))\nfor _ in range(20):\n"
+        "    for batch in torch.utils.data.DataLoader(data):\n        step()",
+        cause="ended with exit code 0|lost it",
+        fix="same number of steps",
+        options=ONCE,
+    ),
+    Situation(
+        name="hydra config is missing",
+        script=(
+            "class MissingConfigException(Exception): pass\n"
+            "raise MissingConfigException(\"Cannot find primary config 'train'. Check that it's in your "
+            'config search path.")'
+        ),
+        cause="Cannot find primary config 'train'",
+        fix="workdir|config",
+        options=ONCE,
+    ),
+    Situation(
+        name="yaml that is none",
+        script=(
+            "class ScannerError(Exception): pass\n"
+            "raise ScannerError('mapping values are not allowed here\\n"
+            '  in "config.yaml", line 3, column 8\')'
+        ),
+        cause="mapping values are not allowed here.*line 3",
+        fix=r"line 3|YAML|config\.yaml|train\.py:\d",
+        options=ONCE,
+    ),
+    Situation(
+        name="too many requests",
+        script=(
+            "class HfHubHTTPError(Exception): pass\n"
+            "raise HfHubHTTPError('429 Client Error: Too Many Requests for url: "
+            "https://huggingface.co/api/models/x')"
+        ),
+        cause="429|Too Many Requests",
+        fix="once|token|HF_TOKEN|wait|volume",
+        options=ONCE,
+    ),
+    Situation(
+        name="time limit of its own",
+        script="import signal, time\nsignal.alarm(3)\ntime.sleep(60)",
+        cause="SIGALRM",
+        fix="alarm|timer|signal",
+        options=ONCE,
+    ),
+    Situation(
+        name="processor time is limited",
+        script="import resource\nresource.setrlimit(resource.RLIMIT_CPU, (8, 9))\nwhile True: pass",
+        cause="SIGXCPU|processor time",
+        fix="ulimit -t|processor time|RLIMIT_CPU",
+        options=ONCE,
+    ),
+    Situation(
+        name="tensors on two devices",
+        script=(
+            "raise RuntimeError('Expected all tensors to be on the same device, but found at least two "
+            "devices, cuda:0 and cpu!')"
+        ),
+        cause="same device",
+        fix=r"\.to\(|device",
+        options=ONCE,
+    ),
+    Situation(
+        name="address of another machine",
+        script="raise OSError('[Errno 99] Cannot assign requested address')",
+        cause="Cannot assign requested address",
+        fix="address|0.0.0.0|bind",
+        options=ONCE,
+    ),
+    Situation(
+        name="checkpoint of a newer torch",
+        script=(
+            "raise RuntimeError('Attempted to read a PyTorch file with version 11, but the maximum "
+            "supported version for reading is 10. Your PyTorch installation may be too old.')"
+        ),
+        cause="PyTorch installation may be too old|version 11",
+        fix="newer|torch",
+        options=ONCE,
     ),
 )

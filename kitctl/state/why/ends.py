@@ -40,6 +40,18 @@ ENDS: Final = Family(
             seen="[Errno 27] File too large",
         ),
         Rule(
+            r"^killed by SIGALRM|\(killed by SIGALRM",
+            "",
+            "a timer has ended it, which the script or a library has set: signal.alarm, or timeout in a command",
+            seen="killed by SIGALRM",
+        ),
+        Rule(
+            r"^killed by SIGXCPU|\(killed by SIGXCPU",
+            "",
+            "raise the limit of its processor time, ulimit -t, or RLIMIT_CPU where the script sets it",
+            seen="killed by SIGXCPU",
+        ),
+        Rule(
             r"No usable temporary directory",
             "",
             "free space where temporary files go, mount a volume there, or name another folder: --env TMPDIR=...",

@@ -48,7 +48,7 @@ FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: not
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
 _LIBRARIES: Final = re.compile(
-    r'^ *File "[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/.*$', re.MULTILINE
+    r'^ *File "(?:[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|<frozen ).*$', re.MULTILINE
 )
 
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)

@@ -43,6 +43,26 @@ SCRIPTS: Final = Family(
             seen="CalledProcessError: Command '...' returned non-zero exit status 2.",
         ),
         Rule(
+            r"KeyError: '([A-Z][A-Z0-9_]+)'",
+            "the variable {0} is not set",
+            "set it: --env {0}=..., or --env {0}, which takes yours",
+            called=r"os\.environ|<frozen os>|/os\.py",
+        ),
+        Rule(
+            r"wrong ELF class|invalid ELF header|ELF load command|: file too short",
+            "",
+            "the library was built for another system or processor, or is damaged: install it where the ranks run, by "
+            "--requirements or in the image",
+            local="the library was built for another system or processor, or is damaged: install it again",
+            seen="OSError: ./x.so: wrong ELF class: ELFCLASS32",
+        ),
+        Rule(
+            r"Cannot find primary config|Primary config (?:directory|module) .*?not found",
+            "",
+            "send the folder of the configuration with the script: --workdir",
+            seen="Cannot find primary config 'train'.",
+        ),
+        Rule(
             r"PicklingError|Can't (?:get|pickle) (?:local object|<function|attribute)",
             "",
             "define it at the module's top level, and not as a lambda or within a function: processes that are spawned "

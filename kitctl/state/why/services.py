@@ -21,6 +21,12 @@ SERVICES: Final = Family(
             seen="We couldn't connect to 'https://huggingface.co' to load the files",
         ),
         Rule(
+            r"429 Client Error|Too Many Requests",
+            "",
+            f"all ranks ask at once: {_HUB.partition(';')[0]}; or give a token, which may ask more: --env HF_TOKEN",
+            seen="429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/x",
+        ),
+        Rule(
             r"gated repo|401 Client Error|403 Client Error|Access to model .* is restricted",
             "",
             "give the ranks a token that may read it: --env HF_TOKEN, which takes yours; and accept the model's terms",
@@ -37,6 +43,12 @@ SERVICES: Final = Family(
             "",
             "check the host's name; if it is right, the node's DNS, or its proxy: --env HTTPS_PROXY=...",
             seen="[Errno -2] Name or service not known",
+        ),
+        Rule(
+            r"Cannot assign requested address",
+            "",
+            "the node has no such address: listen at 0.0.0.0, and leave MASTER_ADDR as kitctl sets it",
+            seen="[Errno 99] Cannot assign requested address",
         ),
         Rule(
             r"(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError|ClientConnectorError|OperationalError)\b"

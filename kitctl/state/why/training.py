@@ -61,6 +61,38 @@ TRAINING: Final = Family(
             seen="PytorchStreamReader failed reading zip archive: ...",
         ),
         Rule(
+            r"Expected more than 1 value per channel",
+            "",
+            "a batch of one sample cannot be normalized: DataLoader(..., drop_last=True), or larger batches",
+            seen="Expected more than 1 value per channel when training, got input size torch.Size([1, 3])",
+        ),
+        Rule(
+            r"num_samples should be a positive integer",
+            "",
+            "the data set is empty: look at its path on the node, and at what the script leaves out of it",
+            seen="num_samples should be a positive integer value, but got num_samples=0",
+        ),
+        Rule(
+            r"does not require grad and does not have a grad_fn",
+            "",
+            "the loss depends on no parameter: look for torch.no_grad(), detach() or item() on its way, and for frozen "
+            "parameters (requires_grad)",
+            seen="element 0 of tensors does not require grad and does not have a grad_fn",
+        ),
+        Rule(
+            r"Expected all tensors to be on the same device",
+            "",
+            "move the model and each batch to one device: .to(device)",
+            seen="Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+        ),
+        Rule(
+            r"maximum supported version|PyTorch installation may be too old",
+            "",
+            "the file was written by a newer torch: use an image, or requirements, with that one",
+            local="the file was written by a newer torch: install that one",
+            seen="Attempted to read a PyTorch file with version 11, but the maximum supported version is 10",
+        ),
+        Rule(
             r"Expected to have finished reduction in the prior iteration",
             "",
             "DistributedDataParallel(..., find_unused_parameters=True), or let the loss use all of the model's outputs",
