@@ -35,7 +35,9 @@ from kittrain.torch_private.early import collectives_begun, counts_collectives
 from kittrain.torch_private.ranks import has_one_group
 
 END_SECONDS: Final = 20.0  # from a lost peer until the agent says so: it may wait for a machine that is silent
-POLL_SECONDS: Final = (0.002, 0.05)  # the first and the longest pause between two looks for the other ranks
+POLL_SECONDS: Final = 0.002  # between two looks for the other ranks, at first
+LONGEST_POLL: Final = 0.05  # likewise, if there are many of them: each look is a request to one store
+POLLS_A_SECOND: Final = 10_000  # of all ranks
 STORE_TIMEOUT: Final = timedelta(seconds=60)
 STUCK_SECONDS: Final = 1.0  # in which the main thread does nothing, and does not notice that its round is over
 WATCH_SECONDS: Final = 0.02
@@ -98,7 +100,7 @@ class Rounds:
             if self.asked or self.over:
                 self._heartbeat.survives(can=True)
                 raise RoundLeftError("the round has ended in agreement")
-            time.sleep(POLL_SECONDS[0])
+            time.sleep(POLL_SECONDS)
 
     def check(self) -> None:
         """Between two steps: a rank that is alone in its group is told by no collective.
@@ -179,7 +181,8 @@ class Rounds:
             raise RoundOverError("the round is over")
 
     def _meet(self, store: dist.Store, ranks: int) -> None:
-        pause, longest = POLL_SECONDS
+        pause = POLL_SECONDS
+        longest = min(max(ranks / POLLS_A_SECOND, 2 * POLL_SECONDS), LONGEST_POLL)
         here = store.add("kit/here", 1)
         while here < ranks:
             if self.over:
