@@ -136,9 +136,11 @@ def check(api: Api, spec: JobSpec) -> None:
     Raises:
         UnsupportedError: it does not have the job's kind.
         UsageError: it lacks what that kind needs, the claim that it names does not exist or cannot be shared by its
-            nodes, no Kubernetes node has that many GPUs, there are no pod groups, or a quota is too small.
+            nodes, no Kubernetes node has that many GPUs, there are no pod groups, or a quota is too small; or there is
+            nothing to resume from.
     """
     kind_choice.check(api, kinds.of_spec(spec.kind))
+    check_resume(spec)
     if spec.snapshots.enabled:
         with suppress(Forbidden):
             check_storage(api, spec)
@@ -150,6 +152,18 @@ def check(api: Api, spec: JobSpec) -> None:
             _check_pod_groups(api, spec)
     with suppress(Forbidden):
         _check_quotas(api, spec)
+
+
+def check_resume(spec: JobSpec) -> None:
+    """Refuse a job that is to continue from volumes that went with another job's pods.
+
+    Raises:
+        UsageError: it would start at step 0 instead.
+    """
+    if spec.resume and spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
+        what = "with snapshots.storage: perNode an earlier run's snapshots went with its pods"
+        fix = "leave resume out, or continue from a mirror: --continue s3://BUCKET/PREFIX"
+        raise UsageError(f"resume: {what}", fix=fix)
 
 
 def remark(api: Api, spec: JobSpec, pod: Mapping[str, float]) -> str:

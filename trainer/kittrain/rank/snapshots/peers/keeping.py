@@ -26,7 +26,7 @@ from kittrain.rank.snapshots.peers.messages import Answer, Request, Round
 from kittrain.rank.snapshots.peers.serving import Server
 from kittrain.rank.snapshots.peers.wire import Channel, PeerLostError
 
-INTERVAL: Final = 0.1  # seconds between two looks at the folder
+INTERVALS: Final = (0.05, 0.25)  # seconds between two looks at the folder: while there is something to do, and else
 PER_NODE: Final = 0.005  # the same for each node: all ask one
 ANYWAY: Final = 1.0  # seconds after which the directory is told even what has not changed
 RETRY: Final = (0.1, 2.0)  # seconds after a failure: first and longest
@@ -88,7 +88,8 @@ class Keeper:
                 first, longest = RETRY
                 self._wait(min(first * 2**self._failures, longest))
                 self._failures = min(self._failures + 1, 10)
-            self._wait(max(INTERVAL, PER_NODE * len(self._round.places if self._round else ())))
+            interval = INTERVALS[self._settled or self._round is None]
+            self._wait(max(interval, PER_NODE * len(self._round.places if self._round else ())))
 
     def _wait(self, seconds: float) -> None:
         self._changed.wait(seconds)
