@@ -85,3 +85,25 @@ def test_a_node_of_another_round_is_not_counted() -> None:
     directory = Directory(round=1, ring=RING[:2])
     directory.tell(0, [held(10, 0)])
     assert directory.tell(2, [held(10, 1, 2)]).step is None
+
+
+def test_what_lacks_shards_is_given_up_once_a_newer_one_is_safe() -> None:
+    directory = Directory(round=1, ring=RING[:2])
+    directory.tell(0, [held(20, 0, 1, shards=2), held(10, 0, shards=2)])
+    plan = directory.tell(1, [held(20, 0, 1, shards=2), held(30, 1, shards=2)])
+    assert plan.lost == (("step-00000010-g0001", "d"),)  # the newer one is being published
+
+
+def test_a_node_that_cannot_write_does_not_fill_the_others_disks() -> None:
+    directory = Directory(round=1, ring=RING[:2])
+    directory.tell(0, [held(step, 0, shards=2) for step in (50, 40, 30, 20, 10)])
+    plan = directory.tell(1, [])
+    assert [name for name, _ in plan.lost] == ["step-00000020-g0001", "step-00000010-g0001"]
+
+
+def test_copies_that_do_not_keep_up_are_told() -> None:
+    directory = Directory(round=1, ring=RING[:2])
+    for steps in ([30, 20, 10], [40, 30, 20, 10]):
+        directory.tell(0, [held(step, 0, shards=2) for step in steps])
+        plan = directory.tell(1, [held(step, 1, shards=2) for step in steps])
+        assert (plan.copied, plan.behind) == (None, len(steps) > 3)

@@ -31,6 +31,15 @@ from tests.trainer.saved import archive, continued, manifest, save
 KEY = b"k" * 32
 
 
+class Refusing(Server):
+    """A server that has no file, once it is told."""
+
+    refuses = False
+
+    def _find(self, request: Request) -> tuple[Path, int | None]:
+        return (self._folder, None) if self.refuses else super()._find(request)
+
+
 class Node:
     """A node's folder and its process, as threads that end with the test's process."""
 
@@ -40,7 +49,7 @@ class Node:
         self.log: list[str] = []
         listener = socket.create_server(("127.0.0.1", 0))
         self.place = Place(node=index, host=f"host-{index}", address=f"127.0.0.1:{listener.getsockname()[1]}")
-        self.server = Server(listener, KEY, self.folder, self.log.append)
+        self.server = Refusing(listener, KEY, self.folder, self.log.append)
         self.keeper = Keeper(
             node=index,
             folder=self.folder,
@@ -168,6 +177,21 @@ def test_expired_snapshots_go_once_a_newer_one_has_its_copies_and_not_before(tmp
         for name in (shards.name(1), MANIFEST):
             shutil.copy(tmp_path / "whole" / second.name / name, scratch / name)
         wait(lambda: copied(nodes, 2) and all(list(node.held()) == [second.name] for node in nodes))
+
+
+def test_copies_that_do_not_keep_up_leave_the_safe_one_and_do_not_fill_the_disk(tmp_path: Path) -> None:
+    with running(tmp_path, 2, keep=2) as nodes:
+        begin(nodes)
+        chain = [publish(nodes, tmp_path / "whole", manifest(1))]
+        wait(lambda: copied(nodes, 1))
+        for node in nodes:
+            node.server.refuses = True  # no file is to be had
+        for step in range(2, 7):
+            later = manifest(step, ledger=continued(chain[-1], step, generation=1))
+            chain.append(publish(nodes, tmp_path / "whole", later))
+        wait(lambda: all(chain[5].name in node.held() and len(node.held()) <= 4 for node in nodes))  # of six
+        assert all({chain[0].name, chain[5].name} <= node.held().keys() for node in nodes)
+        wait(lambda: all(node.mark and node.mark.copied_step == 1 and node.mark.warning for node in nodes))
 
 
 def test_a_lost_node_is_replaced_by_one_without_anything(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Archive:
         snapshot.publish(scratch, self.path(manifest))
         self._newest = manifest
 
-    def apply_retention(self, newest: Manifest | None = None) -> None:
+    def apply_retention(self, newest: Manifest | None = None, but: str = "") -> None:
         """Delete expired snapshots. Call it once a newer one is published.
 
         Only ancestors of the newest snapshot are ever deleted: not those of other runs, not those of a branch that
@@ -117,10 +117,12 @@ class Archive:
 
         Args:
             newest: the snapshot that they are older than; None: the one that was last published here.
+            but: name of one that stays in any case.
         """
         with suppress(OSError):  # the next call deletes them
             for old in self._retention.expired(self._ancestors(newest or self._newest)):
-                self._delete(old)
+                if old.name != but:
+                    self._delete(old)
 
     def drop(self, manifest: Manifest) -> None:
         """Delete a snapshot of this run of which nothing can be made any more."""

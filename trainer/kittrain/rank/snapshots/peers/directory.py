@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from kittrain.rank.snapshots.folder.held import Held, Spread, complete, spread
 from kittrain.rank.snapshots.peers.placement import Place, count, lacking, wanted
+
+LEFT: Final = 3  # snapshots that may wait for shards, or for copies: more would fill a disk where a node fails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,7 @@ class Plan:
         tasks: what to fetch of it.
         copied: what may not be deleted; whatever is older and has expired may.
         lost: older ones, by name and digest, that lack shards: nothing can be made of them.
+        behind: copies do not keep up, so that not all that is newer than ``copied`` can stay.
     """
 
     round: int
@@ -50,6 +54,7 @@ class Plan:
     tasks: tuple[Task, ...] = ()
     copied: Copied | None = None
     lost: tuple[tuple[str, str], ...] = ()
+    behind: bool = False
 
 
 @dataclass
@@ -75,19 +80,23 @@ class Directory:
         known = spread(self._held)
         snapshots = complete(known)
         target = wanted(self.ring)
-        if len(self._held) < len(self.ring) or not snapshots:
+        if len(self._held) < len(self.ring):
             return Plan(round=self.round, wanted=target, step=snapshots[0].step if snapshots else None)
-        newest = snapshots[0]  # an older one is replaced by the time that it would be copied
         enough = next((one for one in snapshots if count(one, self.ring) >= target), None)
+        lost = _lost(known, enough)
+        if not snapshots:
+            return Plan(round=self.round, wanted=target, lost=lost)
+        newest = snapshots[0]  # an older one is replaced by the time that it would be copied
         return Plan(
             round=self.round,
+            lost=lost,
+            behind=len([one for one in snapshots if enough is None or one.key > enough.key]) > LEFT,
             step=newest.step,
             have=count(newest, self.ring),
             wanted=target,
             name=newest.name,
             digest=newest.digest,
             tasks=self._tasks(newest, node),
-            lost=tuple((one.name, one.digest) for one in known if enough and one.missing and one.key < enough.key),
             copied=Copied(step=enough.step, generation=enough.generation, digest=enough.digest) if enough else None,
         )
 
@@ -100,3 +109,12 @@ class Directory:
             Task(number=number, sources=tuple(address[one] for one in newest.holders[number] if one != node))
             for number in sorted(numbers)
         )
+
+
+def _lost(known: Sequence[Spread], enough: Spread | None) -> tuple[tuple[str, str], ...]:
+    """The snapshots that lack shards, and get them no more: a newer one is safe, or several were taken since."""
+    return tuple(
+        (one.name, one.digest)
+        for number, one in enumerate(known)
+        if one.missing and (number >= LEFT or (enough and one.key < enough.key))
+    )

@@ -110,10 +110,10 @@ class Keeper:
             return
         self._told = self._told if plan.tasks else ""
         self._tell(plan)
+        self._prune(plan, holdings)  # first: where nothing can be fetched, the disk must not fill
         if plan.tasks:
             Fetcher(self.folder, self.node, self.open, self._say).fetch(plan)
             self._seen, self._told = None, ""
-        self._prune(plan, holdings)
 
     def _ask(self, one: Round, held: Sequence[Held]) -> Plan | None:
         request = Request(node=self.node, round=one.number, held=tuple(held))
@@ -138,16 +138,15 @@ class Keeper:
 
     def _prune(self, plan: Plan, holdings: Holdings) -> None:
         """Delete what has expired, as the newest snapshot with all its copies is there: that one stays."""
-        copied = plan.copied
-        if copied is None or copied.digest == self._pruned:
-            return
         for name, digest in plan.lost:
             if found := holdings.manifest(name, digest):
                 self.archive.drop(found)
-        manifest = holdings.manifest(snapshot.name(copied.step, copied.generation), copied.digest)
-        if manifest:
-            self.archive.apply_retention(manifest)
-            self._pruned = copied.digest
+        copied = plan.copied
+        safe = copied and holdings.manifest(snapshot.name(copied.step, copied.generation), copied.digest)
+        newest = holdings.manifest(plan.name, plan.digest) if plan.behind else safe
+        if newest and newest.digest != self._pruned:
+            self.archive.apply_retention(newest, but=safe.name if safe else "")
+            self._pruned = newest.digest
 
     def _tell(self, plan: Plan) -> None:
         last = self._mark or Mark(run=self.run)
