@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from kitctl import kinds
 from kitctl.base import names
@@ -19,6 +18,7 @@ from kitctl.code.code_tree import NO_SOURCES, Sources
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitjob import variables
+from tests import fast_yaml
 from tests.cluster.kind.settings import SHORT_COMMANDS
 
 Object = dict[str, Any]
@@ -41,7 +41,7 @@ def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | N
     """The objects of a release, without its test."""
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given or {})
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return [document for document in fast_yaml.load_all(done.stdout) if document]
 
 
 def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> list[str]:

@@ -15,6 +15,7 @@ from kitctl.spec.job_spec import JobSpec
 from kittrain.agent import torchrun
 from kittrain.job import env
 from kittrain.system.child_processes import SUPERVISOR
+from tests import fast_yaml
 from tests.charts.helm import KUBERNETES, PLATFORM, helm
 
 COMMON = ("completionMode", "backoffLimit", "podReplacementPolicy", "podFailurePolicy")
@@ -25,7 +26,7 @@ RENDER = ("template", "kit-platform", str(PLATFORM), "--kube-version", KUBERNETE
 def rendered(*arguments: str) -> list[dict[str, Any]]:
     done = helm(*RENDER, *arguments)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one]
+    return [one for one in fast_yaml.load_all(done.stdout) if one]
 
 
 def runtimes(*arguments: str) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ import yaml
 from kitctl.kinds import KINDS
 from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.checks.rights import Right
+from tests import fast_yaml
 from tests.charts.helm import KUBERNETES, PLATFORM, helm
 
 Object = dict[str, Any]
@@ -56,7 +57,7 @@ def objects(*arguments: str, **values: Any) -> dict[str, Object]:
     """The chart's objects, but for runtimes, by kind, namespace and name."""
     done = render(values, *arguments)
     assert done.returncode == 0, done.stderr
-    found = [one for one in yaml.safe_load_all(done.stdout) if one]
+    found = [one for one in fast_yaml.load_all(done.stdout) if one]
     return {"/".join(filter(None, (one["kind"], *_where(one["metadata"])))): one for one in found}
 
 

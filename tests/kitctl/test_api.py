@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from kubernetes.client import models
 
 from kitctl import kinds
+from tests import fast_yaml
 
 GOLDENS = sorted((Path(__file__).parent.parent / "golden" / "render").glob("*.yaml"))
 SCALARS: dict[str, type | tuple[type, ...]] = {"str": str, "bytes": str, "int": int, "bool": bool, "object": (str, int)}
@@ -49,7 +49,7 @@ def test_the_check_finds_errors() -> None:
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda path: path.stem)
 def test_every_key_exists_in_the_api(golden: Path) -> None:
-    for thing in yaml.safe_load_all(golden.read_text(encoding="utf-8")):
+    for thing in fast_yaml.load_all(golden.read_text(encoding="utf-8")):
         if thing["kind"] in OUTSIDE:
             template = kinds.of_object(thing).pod_template(thing)
             assert not faults(template, "V1PodTemplateSpec", "template")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
-import yaml
 
 from kitctl.cli import COMMANDS, cli
 from kitctl.cli.main import main
 from kitctl.render import templates
+from tests import fast_yaml
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -76,7 +76,7 @@ def test_a_render_example_prints_kubernetes_objects(call: list[str], capsys: pyt
     assert main(call) == 0
     if "name" not in call:
         objects = [
-            item for found in yaml.safe_load_all(capsys.readouterr().out) for item in found.get("items", [found])
+            item for found in fast_yaml.load_all(capsys.readouterr().out) for item in found.get("items", [found])
         ]
         assert {"Job", "PyTorchJob"} & {item["kind"] for item in objects}
 

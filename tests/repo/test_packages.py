@@ -11,8 +11,9 @@ from importlib.metadata import distribution, requires
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
+
+from tests import fast_yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +74,7 @@ def test_kitctl_runs_without_torch(bare: Path, tmp_path: Path, arguments: list[s
 def test_an_installed_kitctl_renders_in_any_folder(bare: Path, tmp_path: Path, command: list[str], kind: str) -> None:
     done = run(bare, tmp_path, *command, "--name", "digits", "--nodes", "3", "--kind", kind)
     assert done.returncode == 0, done.stderr
-    kinds = [document["kind"] for document in yaml.safe_load_all(done.stdout)]
+    kinds = [document["kind"] for document in fast_yaml.load_all(done.stdout)]
     assert kinds[-1] == {"IndexedJob": "Job"}.get(kind, kind)
     assert "NetworkPolicy" in kinds
 
@@ -117,6 +118,7 @@ def imports(code: str, *blocked: str) -> subprocess.CompletedProcess[str]:
 def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
     code = """
 import kittrain
+from tests import fast_yaml
 for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
     if not module.name.endswith("__main__"):
         try:

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from kitctl import kinds
+from tests import fast_yaml
 from tests.kitctl import volcano
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 
@@ -35,7 +35,7 @@ def kitctl(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_an_installed_kind_is_rendered_with_its_own_template(site: Path) -> None:
     done = kitctl(site, "render", "--name", "run", "--kind", "VolcanoJob", "--nodes", "3")
     assert done.returncode == 0, done.stderr
-    *_, job = yaml.safe_load_all(done.stdout)
+    *_, job = fast_yaml.load_all(done.stdout)
     assert (job["apiVersion"], job["kind"]) == (VOLCANO, "Job")
     (task,) = job["spec"]["tasks"]
     assert task["replicas"] == job["spec"]["minAvailable"] == 3
@@ -67,7 +67,7 @@ def test_two_kinds_called_job_are_found_each_in_its_group(site: Path, tmp_path: 
         config = ("--kubeconfig", str(server.kubeconfig(tmp_path)))
         for name, kind, resource in (("own", "VolcanoJob", "jobs"), ("plain", "IndexedJob", "jobs.batch")):
             rendered = kitctl(site, "render", "--name", name, "--kind", kind, "--nodes", "2:4").stdout
-            *_, job = yaml.safe_load_all(rendered)
+            *_, job = fast_yaml.load_all(rendered)
             server.put(resource, name, **{part: job[part] for part in ("apiVersion", "kind", "metadata", "spec")})
         listed = json.loads(kitctl(site, "list", *config, "-o", "json").stdout)
         assert {one["name"]: one["jobKind"] for one in listed["items"]} == {"own": "VolcanoJob", "plain": "IndexedJob"}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +28,7 @@ from kitjob.sections import Nccl, Policy, Security, Snapshots
 from kitjob.variables import KIT_SPEC
 from kittrain.job import env
 from kittrain.job.env import NodeEnv, RankEnv
+from tests import fast_yaml
 from tests.kitctl.job_settings import SENT_SNAPSHOTS
 from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import env_in
@@ -165,7 +165,7 @@ def test_pods_get_the_variables_that_the_agent_reads() -> None:
 
 def read(spec: JobSpec) -> tuple[NodeEnv, RankEnv]:
     """The settings that an agent and a rank read from a job that was rendered, applied and started."""
-    objects = list(yaml.safe_load_all(render.to_yaml(render.manifests(spec))))
+    objects = list(fast_yaml.load_all(render.to_yaml(render.manifests(spec))))
     variables = {name: value for name, value in env_in(objects).items() if isinstance(value, str)}
     environ = {name: expanded(text, HOSTILE) for name, text in variables.items()}
     return env.node_env(environ), env.rank_env(environ)

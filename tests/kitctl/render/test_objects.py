@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from kitctl import kinds
 from kitctl.base import names
@@ -21,6 +20,7 @@ from kitjob.fields import Kind
 from kitjob.names import EXIT_CODES, SECRET_KEY
 from kitjob.record import Record
 from kitjob.sections import Scheduling, Security, Snapshots
+from tests import fast_yaml
 from tests.conftest import Golden
 from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, of_kind, pod_in, pod_of
 
@@ -65,7 +65,7 @@ def sent(spec: JobSpec) -> TrainerPackage | None:
 def test_golden(case: Path, kind: str, golden: Golden) -> None:
     text = render.to_yaml(case_objects(case, kind))
     golden(TESTS / "golden" / "render" / f"{case.stem}.{kind}.yaml", text)
-    assert list(yaml.safe_load_all(text)) == case_objects(case, kind)
+    assert list(fast_yaml.load_all(text)) == case_objects(case, kind)
 
 
 # Paths in which the pods of other kinds may differ from an Indexed Job's.

@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 
 import pytest
-import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from kitctl.render.template_values import resources
 from kitctl.spec.job_spec import JobSpec
 from kitjob.fields import Kind
 from kitjob.sections import Nccl, Policy, Resources
+from tests import fast_yaml
 from tests.kitctl.rendered import env_of, job_of
 
 
@@ -54,7 +54,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 def test_any_text_reaches_the_process_unchanged(texts: list[str]) -> None:
     env = {f"V{number}": text for number, text in enumerate(texts)}
     spec = JobSpec(name="job", args=tuple(texts), env=env)
-    (job,) = yaml.safe_load_all(render.to_yaml(render.manifests(spec)[-1:]))
+    (job,) = fast_yaml.load_all(render.to_yaml(render.manifests(spec)[-1:]))
     container = job["spec"]["template"]["spec"]["containers"][0]
     got = [expanded(text, env) for text in container["args"]]
     assert got == [*names.PYTHON, names.AGENT, "--", *spec.command, *texts]
