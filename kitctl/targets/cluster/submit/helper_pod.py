@@ -26,7 +26,7 @@ from kitctl.spec.job_spec import JobSpec
 from kitctl.targets import SnapshotStore
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read import conditions, finding, job_facts, lifecycle
+from kitctl.targets.cluster.read import conditions, events, finding, job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import create_once
 from kitctl.targets.cluster.submit import trainer_sending
 from kitctl.targets.cluster.submit.namespace_defaults import apply_namespace_defaults
@@ -171,5 +171,6 @@ def _wait(api: Api, namespace: str, name: str) -> None:
     while not job_facts.is_running(pod := api.get("Pod", namespace, name)):
         if time.monotonic() > deadline:
             why = conditions.pod_reason(pod, job_facts.container_status(pod).get("state", {}), time.time())
+            why = why or events.stuck_pods(api, [pod]).get(name) or "its node has not said why"
             raise TargetError(f"the helper pod did not start: {why}", fix="try again later")
         time.sleep(POLL_SECONDS)

@@ -92,7 +92,10 @@ def test_a_helper_that_does_not_start_is_an_error_within_minutes_and_does_not_st
 ) -> None:
     monkeypatch.setattr(helper_pod, "time", clock := Clock(step=10.0))
     job = render.manifests(JobSpec(name="run", namespace="default"))[-1]
-    with pytest.raises(TargetError, match="the helper pod did not start"), helper_pod.running(kit.target().api, job):
+    with (
+        pytest.raises(TargetError, match="did not start: its node has not said why"),
+        helper_pod.running(kit.target().api, job),
+    ):
         pytest.fail("it has not started")
     assert 60 < clock.now < 300, "an image may have to be pulled, but a user waits"
     assert server.names("pods") == set()
