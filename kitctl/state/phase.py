@@ -96,8 +96,9 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: str
     """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
     mirror: MirrorReport | None = None
-    copies: CopiesReport | None = None
     """The copy of its snapshots in an object store, as its agent last told. Null: it has none, or has not begun."""
+    copies: CopiesReport | None = None
+    """The copies of its snapshots on other nodes, as its agent last told. Null: it has none, or has not begun."""
     outputs: str = ""
     """Where its ranks write by relative path: the folder of ``--outputs``, else each node's. Empty: none of its own."""
     spares: tuple[int, ...] = ()
