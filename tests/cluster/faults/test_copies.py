@@ -12,10 +12,12 @@ from tests.cluster.commands import State, kitctl, until_status
 from tests.cluster.faults.test_faults import delete_pod
 from tests.cluster.kind.settings import SHARED
 from tests.cluster.kubectl import get
-from tests.cluster.toy import EPOCHS, ORDER, submit_toy
+from tests.cluster.toy import ORDER, submit_toy
 from tests.exact import assert_each_sample_counts_once
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
+
+EPOCHS = 40  # more than a minute: each fault waits until all nodes train, and have copies
 
 
 def copied(after: int, state: State) -> bool:
@@ -27,7 +29,7 @@ def copied(after: int, state: State) -> bool:
 @pytest.mark.wide
 def test_pods_are_deleted_with_their_volumes_and_each_sample_counts_once(namespace: str, tmp_path: Path) -> None:
     where = ("--nodes", "3", "--set", "snapshots.storage=perNode", "--set", "snapshots.size=1Gi")
-    run = submit_toy(namespace, "IndexedJob", *where, "--snapshot-every", "10")
+    run = submit_toy(namespace, "IndexedJob", *where, "--snapshot-every", "10", epochs=EPOCHS)
     reached = 0
     for index in (1, 0):  # no drain: their machines are gone
         reached = until_status("run", namespace, partial(copied, reached + 20))["progress"]["step"]
