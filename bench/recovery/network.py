@@ -122,7 +122,8 @@ def _remove_leftovers() -> None:
     for line in ip("netns", "list").splitlines():
         name = line.split()[0]
         if name.startswith(f"{PREFIX}-") and not Path("/proc", name.split("-")[2]).exists():
-            ip("netns", "delete", name)
+            with suppress(subprocess.CalledProcessError):  # its run, or another one, was faster
+                ip("netns", "delete", name)
 
 
 def ip(*args: str) -> str:
