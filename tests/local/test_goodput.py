@@ -77,6 +77,7 @@ def test_injected_losses_come_out_as_they_were(kit: Kit) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 @pytest.mark.timeout(600)
 def test_a_killed_node_costs_what_the_ranks_saw(kit: Kit) -> None:
     records = kit.folder / "records"

@@ -75,6 +75,7 @@ def assert_the_bucket_is_seen(kit: Kit) -> None:
     assert "nothing was copied there" in kit.run("snapshots", "list", f"{URL}/other", exit_code=1)
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("reached")
 def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -143,6 +143,7 @@ class OwnLoop(Survivors):
         self._command = (str(SCRIPTS / "own_loop.py"), *self._command[2:])
 
 
+@pytest.mark.wide
 def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_back(tmp_path: Path) -> None:
     with OwnLoop(tmp_path, "2:3", "--step-time", "0.06") as nodes:
         first, second, third = nodes.trained()

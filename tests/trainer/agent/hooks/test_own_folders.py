@@ -36,6 +36,7 @@ def run(before: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.wide
 def test_a_plain_script_ends_after_a_few_steps_and_is_told_why() -> None:
     ended = run(KIT_SNAPSHOTS_STORAGE="perNode")
     assert ended.returncode == 1

@@ -90,7 +90,7 @@ def epoch_of(make: Make, sizes: Sequence[int], micro: int = 1, steps: int = 2, *
     return taken
 
 
-@pytest.mark.parametrize("micro", [1, 2])
+@pytest.mark.parametrize("micro", [1, pytest.param(2, marks=pytest.mark.wide)])
 @pytest.mark.parametrize("divided", [True, False], ids=["divided batch", "fixed batch"])
 @pytest.mark.parametrize("drop", [True, False], ids=["drop_last", "padded"])
 def test_each_sample_of_an_epoch_counts_once_on_any_numbers_of_ranks(*, drop: bool, divided: bool, micro: int) -> None:
