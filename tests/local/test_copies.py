@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,9 @@ APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=p
 def lose(kit: Kit, name: str, node: int) -> None:
     """All processes of a node die at once, and its folder is gone."""
     os.killpg(kit.agent(name, node), signal.SIGKILL)
-    shutil.rmtree(kit.snapshots(name) / f"node-{node}")
+    gone = kit.folder / f"gone-{time.monotonic()}"  # in one step: some of its processes end a moment later
+    (kit.snapshots(name) / f"node-{node}").rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def copied(after: int, job: dict[str, Any]) -> bool:

@@ -118,7 +118,6 @@ def imports(code: str, *blocked: str) -> subprocess.CompletedProcess[str]:
 def test_every_module_of_the_trainer_imports_without_kitctl() -> None:
     code = """
 import kittrain
-from tests import fast_yaml
 for module in pkgutil.walk_packages(kittrain.__path__, "kittrain."):
     if not module.name.endswith("__main__"):
         try:

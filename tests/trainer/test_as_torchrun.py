@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,6 +135,15 @@ COMMANDS = {
     "fresh module": ("-m", "package.fresh", "5"),
     "module": ("-m", "package.inner.train", "--lr", "1e-3"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _signals_of_a_terminal() -> Iterator[None]:
+    """What `nohup` and a shell's `&` ignore, torchrun's ranks do not: it has handlers, which a new program has not."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGQUIT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
