@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -72,6 +73,7 @@ def files(mark: str) -> list[str]:
 IN_MEMORY: Final = ("fast", "slow", "cluster")
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - in a folder that only this process's user can read
 ROOM: Final = 4 << 30  # bytes; the tests use a tenth of it
+FILES: Final = ContextVar("files", default="")
 
 # Part -> its commands by name.
 PARTS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
@@ -122,7 +124,7 @@ def main(parts: Sequence[str]) -> int:
 
 @contextmanager
 def _files_in_memory() -> Iterator[None]:
-    """``KIT_TEST_FILES`` names a folder in memory that goes with this context; unset where there is no room for it."""
+    """``FILES`` is a folder in memory that goes with this context; empty where there is no room for it."""
     if "TMPDIR" in os.environ or _room() < ROOM:
         yield
         return
@@ -130,11 +132,11 @@ def _files_in_memory() -> Iterator[None]:
         if not Path("/proc", left.name.split("-")[1]).exists():
             shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix=f"kit-{os.getpid()}-", ignore_cleanup_errors=True) as folder:
-        os.environ["KIT_TEST_FILES"] = folder
+        token = FILES.set(folder)
         try:
             yield
         finally:
-            del os.environ["KIT_TEST_FILES"]
+            FILES.reset(token)
 
 
 def _room() -> int:
@@ -211,8 +213,7 @@ def _run(name: str) -> Result:
 
 def _environ(name: str) -> dict[str, str]:
     on_cluster = {"KIT_CLUSTER_TESTS": "1"} if any(name in PARTS[part] for part in NEED_CLUSTER) else {}
-    folder = os.environ.get("KIT_TEST_FILES")
-    in_memory = {"TMPDIR": folder} if folder and any(name in PARTS[part] for part in IN_MEMORY) else {}
+    in_memory = {"TMPDIR": FILES.get()} if FILES.get() and any(name in PARTS[part] for part in IN_MEMORY) else {}
     return {**os.environ, **on_cluster, **in_memory}
 
 

@@ -59,7 +59,7 @@ def check_volumes(name: str, job: JobKeys, verb: str) -> None:
     Raises:
         ConflictError: they would be lost.
     """
-    if not job.snapshots.mirror:
+    if job.snapshots.go_with_pods:
         what = f"{verb} would delete the snapshots of {name!r}: they are on volumes that go with its pods"
         raise ConflictError(what, fix="submit it with snapshots.mirror, or with snapshots.storage: claim")
 

@@ -225,8 +225,7 @@ def test_controllers_are_built_only_for_what_needs_them(
 def test_files_of_short_tests_are_in_memory_and_go_with_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("TMPDIR", "KIT_TEST_FILES"):  # as `make test` may have set them for this very test
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
     monkeypatch.setattr(run_tests, "_room", lambda: run_tests.ROOM)
     for pid in (os.getpid(), 2**22 + 1):  # the second is none: the largest is 2**22
@@ -241,8 +240,7 @@ def test_files_of_short_tests_are_in_memory_and_go_with_the_run(
 
 @pytest.mark.parametrize("reason", ["no room", "the user's choice"])
 def test_files_of_tests_are_where_they_have_room(reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("TMPDIR", "KIT_TEST_FILES"):  # as `make test` may have set them for this very test
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("TMPDIR", raising=False)
     monkeypatch.setattr(run_tests, "MEMORY", tmp_path)
     monkeypatch.setattr(run_tests, "_room", lambda: run_tests.ROOM - (reason == "no room"))
     if reason != "no room":

@@ -149,6 +149,11 @@ class Snapshots(Record):
         return self.enabled and self.storage == "claim"
 
     @property
+    def go_with_pods(self) -> bool:
+        """Whether nothing is left of them once all pods of the job have ended, on a cluster."""
+        return self.enabled and not self.shared and not self.mirror
+
+    @property
     def every_seconds(self) -> int | None:
         """``every`` in seconds."""
         return seconds(self.every) if self.every else None

@@ -357,8 +357,7 @@ class ClusterTarget:
         self.api.transport.retry_seconds = seconds
 
     def _check_volumes(self, job: Object, name: str, verb: str) -> None:
-        if job_facts.snapshots(job) == job_facts.OWN_VOLUMES:
-            check_volumes(name, documents.read_settings(job_facts.plain_environment(job)), verb)
+        check_volumes(name, documents.read_settings(job_facts.plain_environment(job)), verb)
 
     def _user(self) -> str:
         from kitctl.targets.cluster.submit import preflight

@@ -19,7 +19,7 @@ def warnings(submission: Submission) -> Iterator[str]:
     if spec.script and (found := syntax.mistake(spec.script, _text(submission, spec.script))):
         yield f"{found}; {syntax.version()} cannot run it, and neither can the image's unless that is newer"
     yield from _crowded(spec)
-    if spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
+    if spec.snapshots.go_with_pods:
         yield (
             "nothing is left of this job once all of its pods have ended (its end, cancel, a preemption): their "
             "volumes go with them, with all snapshots and model.pt; set snapshots.mirror"

@@ -122,11 +122,6 @@ def degrade_to_permissions(api: Api, spec: JobSpec, warn: Callable[[str], None])
     if own_claim and not allowed.may_apply("PersistentVolumeClaim"):
         warn(missing.format("claims") + "no snapshots, a restart begins at step 0 (--claim NAME uses an existing one)")
         spec = replace(spec, snapshots=replace(spec.snapshots, enabled=False))
-    if spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
-        warn(
-            "snapshots.storage: perNode: the snapshots go with the job's pods, and so does the model file; "
-            "snapshots.mirror keeps what it takes"
-        )
     return spec
 
 
@@ -160,7 +155,7 @@ def check_resume(spec: JobSpec) -> None:
     Raises:
         UsageError: it would start at step 0 instead.
     """
-    if spec.resume and spec.snapshots.enabled and not spec.snapshots.shared and not spec.snapshots.mirror:
+    if spec.resume and spec.snapshots.go_with_pods:
         what = "with snapshots.storage: perNode an earlier run's snapshots went with its pods"
         fix = "leave resume out, or continue from a mirror: --continue s3://BUCKET/PREFIX"
         raise UsageError(f"resume: {what}", fix=fix)
