@@ -93,3 +93,8 @@ def test_one_that_is_killed_is_started_again_at_its_address(
 
 def test_the_file_that_is_read_is_the_one_that_is_written() -> None:
     assert copies.MARK == mark.FILE
+
+
+def test_another_run_is_refused() -> None:
+    one, other = (CopiesProcess(NodeEnv(job=JobKeys(), run_id=run), b"secret", print)._key for run in ("a", "b"))
+    assert one != other

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kittrain.rank.snapshots.folder.held import Held
-from kittrain.rank.snapshots.peers.directory import Copied, Directory, Task
+from kittrain.rank.snapshots.folder.held import Held, SnapshotId
+from kittrain.rank.snapshots.peers.directory import Directory, Task
 from kittrain.rank.snapshots.peers.placement import Place
 
 RING = [Place(node=node, host=f"h{node}", address=f"a:{node}") for node in range(3)]
@@ -24,7 +24,7 @@ def test_each_node_fetches_its_neighbours_shard_and_then_it_counts_as_copied() -
     directory.tell(1, [held(10, 1, 0)])
     plan = directory.tell(2, [held(10, 2, 1)])
     assert (plan.have, plan.tasks) == (2, ())
-    assert plan.copied == Copied(step=10, generation=1, digest="d")
+    assert plan.copied == SnapshotId(step=10, generation=1, digest="d")
 
 
 def test_a_snapshot_that_not_all_nodes_have_published_yet_is_none() -> None:
@@ -41,7 +41,7 @@ def test_what_is_copied_stays_until_a_newer_one_is() -> None:
     directory.tell(1, [held(20, 1), held(10, 1, 0)])
     plan = directory.tell(2, [held(20, 2), held(10, 2, 1)])
     assert (plan.step, plan.have) == (20, 1)
-    assert plan.copied == Copied(step=10, generation=1, digest="d")
+    assert plan.copied == SnapshotId(step=10, generation=1, digest="d")
 
 
 def test_a_later_step_of_an_older_generation_is_not_the_newest() -> None:

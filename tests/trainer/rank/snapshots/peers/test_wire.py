@@ -55,10 +55,6 @@ def test_another_secret_is_refused() -> None:
         ends(*socket.socketpair(), key=b"x" * 32)
 
 
-def test_another_run_is_refused() -> None:
-    assert wire.key_of(KEY, "a") != wire.key_of(KEY, "b")
-
-
 def test_who_says_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "TIMEOUT", 0.05)
     here, there = socket.socketpair()

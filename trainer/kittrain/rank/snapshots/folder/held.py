@@ -21,20 +21,16 @@ from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
-    """What one folder holds of a snapshot.
+class SnapshotId:
+    """Which snapshot, on whichever node.
 
     Attributes:
         digest: of the manifest.
-        shards: that the snapshot has.
-        numbers: of those that are here.
     """
 
     step: int
     generation: int
     digest: str
-    shards: int
-    numbers: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -48,27 +44,27 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class Held(SnapshotId):
+    """What one folder holds of a snapshot.
+
+    Attributes:
+        shards: that the snapshot has.
+        numbers: of those that are here.
+    """
+
+    shards: int
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread(SnapshotId):
     """A snapshot on several nodes.
 
     Attributes:
         holders: of each shard, in the order of the places that were given.
     """
 
-    step: int
-    generation: int
-    digest: str
     holders: tuple[tuple[int, ...], ...]
-
-    @property
-    def name(self) -> str:
-        """Of the snapshot's folder."""
-        return snapshot.name(self.step, self.generation)
-
-    @property
-    def key(self) -> tuple[int, int, str]:
-        """As ``Held.key``."""
-        return self.generation, self.step, self.digest
 
     @property
     def missing(self) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kittrain.rank.snapshots.folder.held import Held, Spread, complete, spread
+from kittrain.rank.snapshots.folder.held import Held, SnapshotId, Spread, complete, spread
 from kittrain.rank.snapshots.peers.placement import Place, count, lacking, wanted
 
 LEFT: Final = 3  # snapshots that may wait for shards, or for copies: more would fill a disk where a node fails
@@ -21,15 +21,6 @@ class Task:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Copied:
-    """The newest snapshot that has all its copies."""
-
-    step: int
-    generation: int
-    digest: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Plan:
     """What a node is told.
 
@@ -40,7 +31,7 @@ class Plan:
         wanted: copies that there should be.
         name: of the snapshot to fetch from, and digest of its manifest.
         tasks: what to fetch of it.
-        copied: what may not be deleted; whatever is older and has expired may.
+        copied: the newest that has all its copies: it may not be deleted; whatever is older and has expired may.
         lost: older ones, by name and digest, that lack shards: nothing can be made of them.
         behind: copies do not keep up, so that not all that is newer than ``copied`` can stay.
     """
@@ -52,7 +43,7 @@ class Plan:
     name: str = ""
     digest: str = ""
     tasks: tuple[Task, ...] = ()
-    copied: Copied | None = None
+    copied: SnapshotId | None = None
     lost: tuple[tuple[str, str], ...] = ()
     behind: bool = False
 
@@ -97,7 +88,7 @@ class Directory:
             name=newest.name,
             digest=newest.digest,
             tasks=self._tasks(newest, node),
-            copied=Copied(step=enough.step, generation=enough.generation, digest=enough.digest) if enough else None,
+            copied=SnapshotId(step=enough.step, generation=enough.generation, digest=enough.digest) if enough else None,
         )
 
     def _tasks(self, newest: Spread, node: int) -> tuple[Task, ...]:

@@ -69,8 +69,7 @@ class Fetcher:
         """
         path = self._folder / plan.name
         with suppress(CorruptError, IncompatibleError):
-            if path.exists() and snapshot.read_manifest(path).digest == plan.digest:
-                manifest = snapshot.read_manifest(path)
+            if path.exists() and (manifest := snapshot.read_manifest(path)).digest == plan.digest:
                 for task in plan.tasks:
                     self._shard(plan, task, manifest, path)
                 return

@@ -15,7 +15,6 @@ from typing import Final
 
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import mark as marks
-from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.archive import Archive
 from kittrain.rank.snapshots.folder.held import Held, Holdings
 from kittrain.rank.snapshots.folder.mark import Mark
@@ -142,7 +141,7 @@ class Keeper:
             if found := holdings.manifest(name, digest):
                 self.archive.drop(found)
         copied = plan.copied
-        safe = copied and holdings.manifest(snapshot.name(copied.step, copied.generation), copied.digest)
+        safe = copied and holdings.manifest(copied.name, copied.digest)
         newest = holdings.manifest(plan.name, plan.digest) if plan.behind else safe
         if newest and newest.digest != self._pruned:
             self.archive.apply_retention(newest, but=safe.name if safe else "")

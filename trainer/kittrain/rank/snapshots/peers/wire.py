@@ -10,7 +10,6 @@ What is forged, replayed, reordered or cut ends the connection. Nothing is encry
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 import socket
@@ -176,8 +175,3 @@ def _mac(initial: hmac.HMAC, *parts: bytes) -> bytes:
     for part in parts:
         code.update(part)
     return code.digest()
-
-
-def key_of(secret: bytes, run: str) -> bytes:
-    """The key of a run's copies."""
-    return hmac.digest(secret, PROTOCOL + run.encode(), hashlib.sha256)
