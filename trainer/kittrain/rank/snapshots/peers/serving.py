@@ -5,13 +5,16 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from kittrain.rank.snapshots.files import shards
+from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
-from kittrain.rank.snapshots.folder.held import Holdings
-from kittrain.rank.snapshots.folder.snapshot import MANIFEST
+from kittrain.rank.snapshots.folder.held import of_manifest
+from kittrain.rank.snapshots.folder.listing import list_folders
+from kittrain.rank.snapshots.folder.snapshot import MANIFEST, IncompatibleError
 from kittrain.rank.snapshots.peers.directory import Directory
 from kittrain.rank.snapshots.peers.messages import Answer, Request
 from kittrain.rank.snapshots.peers.wire import STRANGER, Channel, PeerLostError
@@ -91,12 +94,12 @@ class Server:
                 self.sent += size
 
     def _find(self, request: Request) -> tuple[Path, int | None]:
-        """A file that this node holds, and its size. Only what a scan of the folder finds is served."""
-        holdings = Holdings(self._folder)
-        for one in holdings.scan():
-            if (one.name, one.digest) == (request.name, request.digest):
-                names = {MANIFEST, *map(shards.name, one.numbers)}
-                if request.file in names:
-                    path = self._folder / snapshot.name(one.step, one.generation) / request.file
-                    return path, path.stat().st_size
+        """A file that this node holds, and its size. Only what a look at the folder finds is served."""
+        for one in list_folders(self._folder):
+            if one.published and one.path.name == request.name:
+                with suppress(CorruptError, IncompatibleError, OSError):  # it is being replaced, or pruned
+                    manifest, path = snapshot.read_manifest(one.path), one.path / request.file
+                    names = {MANIFEST, *map(shards.name, of_manifest(one.path, manifest).numbers)}
+                    if manifest.digest == request.digest and request.file in names:
+                        return path, path.stat().st_size
         return self._folder, None
