@@ -55,6 +55,7 @@ RANK_STACKS: Final = "kittrain.agent.inside.stacks"
 RANK_USAGE: Final = "kittrain.agent.inside.usage"
 CODE_STORE: Final = "kittrain.helper.code_store"  # then the folder and the command
 HISTORY: Final = "kittrain.helper.history"  # then the folder
+MIRROR: Final = "kittrain.rank.snapshots.mirror"  # then the command
 SNAPSHOTS: Final = ("kittrain.rank.snapshots", "--folder")  # then the folder and the command
 
 

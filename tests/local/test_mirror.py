@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first one may b
 ORDER = Order(samples=512, batch=16, seed=0)
 EPOCHS = 6
 TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
-FAILED = 100
+FAILED, INVALID = 100, 2
 URL = "s3://snapshots/team/job"
 
 
@@ -102,15 +102,19 @@ def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
 @pytest.mark.usefixtures("reached")
 def test_a_mirror_that_cannot_be_used_ends_the_job_before_a_rank_starts(kit: Kit) -> None:
     words = ("--set", "policy.maxRestarts=0", "--wait", *TOY)
-    mirror = "snapshots.mirror=s3://nowhere/run"
-    output = kit.run("submit", "--name", "lost", "--set", mirror, *words, exit_code=FAILED)
+    nowhere = ("submit", "--name", "lost", "--set", "snapshots.mirror=s3://nowhere/run")
+    refusal = kit.run(*nowhere, *words, exit_code=INVALID)
+    assert "s3://nowhere/run: the bucket does not exist (NoSuchBucket)\n" in refusal
+    assert not (state_home() / "jobs" / "default" / "lost").exists()
+    output = kit.run(*nowhere, "--no-checks", *words, exit_code=FAILED)
     assert "the bucket does not exist (NoSuchBucket); fix: create it, or correct snapshots.mirror" in output
     assert "training with" not in kit.run("logs", "lost")
 
     kit.run("submit", "--name", "owner", "--set", f"snapshots.mirror={URL}-2", *words)
     page = kit.run("status", "owner")
     assert f"in {URL}-2" in page
-    output = kit.run("submit", "--name", "other", "--set", f"snapshots.mirror={URL}-2", *words, exit_code=FAILED)
+    other = ("submit", "--name", "other", "--set", f"snapshots.mirror={URL}-2", "--no-checks")
+    output = kit.run(*other, *words, exit_code=FAILED)
     assert "is that of run " in output
     assert f"fix: choose another prefix, or continue that run with this job: kitctl submit --continue {URL}-2" in output
 

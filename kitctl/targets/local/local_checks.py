@@ -20,8 +20,8 @@ from kitctl.code.workdir.imports import import_warnings
 from kitctl.spec import remarks as job_remarks
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
-from kitctl.targets import Submission
-from kitctl.targets.local import interpreter
+from kitctl.targets import Submission, mirrors
+from kitctl.targets.local import interpreter, launch
 from kitjob.document import written
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
@@ -96,6 +96,28 @@ def require_runnable(submission: Submission) -> None:
         _gpus(submission.spec)
 
 
+def require_mirror(submission: Submission, state: Path) -> tuple[str, ...]:
+    """Raise an error for a job whose mirror cannot be used from here, where its nodes run; returns what to warn of.
+
+    Raises:
+        UsageError: with the fix.
+    """
+    spec = submission.spec
+    if not spec.snapshots.mirror:
+        return ()
+    python = interpreter.command(interpreter.find(spec.python, submission.folder), ())
+    library = str(interpreter.link_library(state)) if spec.python else ""
+    environ = interpreter.with_library({**os.environ, **spec.env}, library)
+    found = mirrors.look(spec, python, environ, str(launch.snapshot_dir(spec, state)))
+    if not found.asked and submission.sources.requirements:
+        return ()  # they may have the library
+    if found.refused:
+        what, _, fix = found.refused.partition("; fix: ")
+        raise UsageError(what, fix=fix)
+    asks_again = f"snapshots.mirror: {found.unreached}; the job's node 0 asks again" if found.unreached else ""
+    return (*found.warnings, *filter(None, [asks_again]))
+
+
 def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
     """All checks of this machine; ``state`` is the folder of all jobs and their snapshots."""
     spec = submission.spec
@@ -107,6 +129,7 @@ def check_machine(submission: Submission, state: Path) -> Iterator[Finding]:
         ("outputs", partial(_outputs, spec)),
         ("GPUs", partial(_gpus, spec)),
         ("shared memory", partial(_shared_memory, spec)),
+        ("mirror", partial(_mirror, submission, state)),
         ("disk", partial(_disk, state)),
         ("processors", partial(_processors, spec)),
         ("loopback", _loopback),
@@ -221,6 +244,12 @@ def _shared_memory(spec: JobSpec) -> str:
             f"{format_bytes(free)} are free, a pod would have {spec.shared_memory}", fix=f"enlarge {SHARED_MEMORY}"
         )
     return f"{format_bytes(free)} are free"
+
+
+def _mirror(submission: Submission, state: Path) -> str:
+    if warnings := require_mirror(submission, state):
+        raise CheckWarning("; ".join(warnings))
+    return submission.spec.snapshots.mirror or "none"
 
 
 def _disk(state: Path) -> str:

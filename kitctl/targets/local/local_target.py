@@ -88,6 +88,8 @@ class LocalTarget:
         """
         spec = submission.spec
         local_checks.require_runnable(submission)
+        for remark in local_checks.require_mirror(submission, self.state) if submission.checks else ():
+            self._warn(f"warning: {remark}")
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False, outputs=False)
         path, sources = self._path(spec.namespace, spec.name), submission.sources

@@ -16,7 +16,7 @@ from kitctl.base.quantity import format_bytes, pluralize
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
-from kitctl.targets import Submission
+from kitctl.targets import Submission, mirrors
 from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
@@ -52,6 +52,7 @@ def check_cluster(api: Api, submission: Submission) -> Iterator[Finding]:
         ("image", partial(_image, api, spec)),
         ("DNS", partial(_dns, api)),
         ("network", partial(_network, api, spec)),
+        ("mirror", partial(_mirror, spec)),
         ("dry run", partial(_dry_run, api, submission)),
         ("pods", partial(_pods, api, submission)),
     ]
@@ -126,6 +127,12 @@ def _storage(api: Api, spec: JobSpec) -> str:
         return "each node can have a volume of its own, as far as the API server knows"
     claim = spec.snapshots.claim or names.snapshots_name(spec.name)
     return f"claim {claim!r} can be shared by {spec.nodes} nodes, as far as the API server knows"
+
+
+def _mirror(spec: JobSpec) -> str:
+    if warnings := mirrors.warnings_from_afar(spec):
+        raise CheckWarning("; ".join(warnings))
+    return spec.snapshots.mirror or "none"
 
 
 def _gpus(api: Api, spec: JobSpec) -> str:

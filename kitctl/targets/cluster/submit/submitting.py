@@ -18,7 +18,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, Forbidden, KitError, NotFound, UnsupportedError, UsageError
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
-from kitctl.targets import Change, Submission
+from kitctl.targets import Change, Submission, mirrors
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
 from kitctl.targets.cluster.queue import kueue, queue_checks, quota
@@ -74,7 +74,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
         preflight.check(api, spec)
-        for remark in _remarks(api, spec, manifest):
+        for remark in (*_remarks(api, spec, manifest), *mirrors.warnings_from_afar(spec)):
             warn(remark)
         own = [child for child in children if not trainer_sending.is_shared(child)]
         dry_run.dry_run_objects(api, [*own, manifest], claimant, replaces=existing is not None)

@@ -13,6 +13,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, KitError, Unavailable
 from kitctl.kinds import KINDS
 from kitctl.output.view import changes
+from kitctl.targets import mirrors
 from kitctl.targets.cluster.read import existing
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from kitjob.names import DEFAULT_IMAGE
@@ -55,6 +56,21 @@ def test_a_user_with_all_rights_gets_no_warnings(kit: Kit) -> None:
     output = kit("submit", "--name", "run").splitlines()
     assert output[0] == "job 'run' submitted"
     assert [line.split()[:2] for line in output[1:]] == [["kitctl", "logs"], ["kitctl", "status"]]
+
+
+def test_a_mirror_that_cannot_be_used_is_warned_of_first(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*_: object) -> mirrors.Look:
+        assert not children(server)
+        return mirrors.Look(refused="the bucket does not exist; fix: create it")
+
+    monkeypatch.setattr(mirrors, "look", look)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    submit = ("submit", "--name", "run", "--set", "snapshots.mirror=s3://nowhere/run")
+    assert "the bucket does not exist; fix: create it (as seen from this machine, with your shell's" in kit(*submit)
+    monkeypatch.setattr(mirrors, "look", pytest.fail)
+    kit(*submit, "--replace", "--no-checks")
 
 
 @pytest.mark.parametrize("kind", JOBS)

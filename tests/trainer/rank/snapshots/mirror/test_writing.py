@@ -51,6 +51,12 @@ def quiet(_: str) -> None:
     """No log."""
 
 
+def test_what_a_check_left_that_was_cut_off_goes_with_the_next_claim(store: Store) -> None:
+    store.put(".probe/1", b"1")
+    mirror(store, "a")
+    assert store.list("") == [INDEX]
+
+
 def test_what_was_added_comes_back_whole(store: Store, tmp_path: Path) -> None:
     (there := tmp_path / "there").mkdir()
     one = mirror(store, "a")

@@ -2,7 +2,7 @@
 
 ``check`` looks whether the mirror can be used; ``upload`` keeps it up with the folder until the end of stdin, and then
 until all is uploaded; ``fetch`` brings the newest snapshot into a folder that has none. Exit code 1: somebody has to
-change something; 75: the store does not answer, try again.
+change something; 75: the store does not answer, try again; 69, of a check for ``submit``: the library is not here.
 """
 
 from __future__ import annotations
@@ -24,18 +24,29 @@ from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.mirror import fetching
 from kittrain.rank.snapshots.mirror import index as indices
-from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorUnavailableError, brief
+from kittrain.rank.snapshots.mirror.errors import (
+    MirrorDamagedError,
+    MirrorError,
+    MirrorLibraryError,
+    MirrorUnavailableError,
+    brief,
+)
 from kittrain.rank.snapshots.mirror.index import Owner
-from kittrain.rank.snapshots.mirror.store import Store
+from kittrain.rank.snapshots.mirror.store import RETRIES, Store
 from kittrain.rank.snapshots.mirror.uploading import Uploader
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
 from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
 
 UNAVAILABLE: Final = 75  # sysexits' EX_TEMPFAIL
+NO_LIBRARY: Final = 69  # EX_UNAVAILABLE
 AHEAD: Final = (
     "warning: {0} has {1} of this run, which is newer than all that {2} has, and training goes on from there; if that "
     "is not meant: submit --continue {0} with another --name or --claim, whose folder is empty\n"
+)
+NOTHING: Final = (
+    "warning: resume: {0} has no snapshot to continue from; unless there is one in the job's own folder, it starts at "
+    "step 0\n"
 )
 NICE: Final = 10  # training goes first
 
@@ -46,10 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     line.add_argument("command", choices=("check", "upload", "fetch"))
     line.add_argument("--status", type=Path, help="file for how far the upload is")
     line.add_argument("--parent", type=int, help="process id that the upload ends with")
+    line.add_argument("--within", type=float, help="seconds that a check may take: submit waits for it")
     options = line.parse_args(argv)
     env = rank_env()
     try:
         return {"check": check, "upload": upload, "fetch": fetch}[options.command](env, options)
+    except MirrorLibraryError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1 if options.within is None else NO_LIBRARY
     except (MirrorError, MirrorDamagedError) as error:
         sys.stderr.write(f"{brief(str(error), whole=True)}\n")
         return 1
@@ -58,17 +73,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return UNAVAILABLE
 
 
-def check(env: RankEnv, _options: argparse.Namespace) -> int:
+def check(env: RankEnv, options: argparse.Namespace) -> int:
     """Whether this run may use the mirror, and the store does what the fence needs; its warnings are on stderr."""
-    store = Store(env.job.snapshots.mirror)
+    folder, run = env.snapshot_dir, env.run_id  # None: not known where this runs
+    store = Store(env.job.snapshots.mirror, retries=RETRIES if options.within is None else 0)
+    if options.within is not None:
+        _limit(options.within, store.url)
     found = read_index(store)
+    if env.job.resume and not (found and found[0].snapshots) and (folder is None or is_empty(folder)):
+        sys.stderr.write(NOTHING.format(store.url))
     if found:
-        indices.check_run(found[0], env.run_id, resume=bool(env.job.resume), url=store.url)
-        fetching.check_folder(store, found[0], _folder(env), run=env.run_id)
-        if ahead := fetching.newer_than(_folder(env), found[0], run=env.run_id):
-            sys.stderr.write(AHEAD.format(store.url, ahead.name, _folder(env)))
+        indices.check_run(found[0], run, resume=bool(env.job.resume), url=store.url)
+    if found and folder is not None:
+        fetching.check_folder(store, found[0], folder, run=run)
+        if ahead := fetching.newer_than(folder, found[0], run=run):
+            sys.stderr.write(AHEAD.format(store.url, ahead.name, folder))
     store.probe()
     return 0
+
+
+def _limit(seconds: float, url: str) -> None:
+    """End this process after so long: the library's calls cannot be interrupted."""
+
+    def end() -> None:
+        sys.stderr.write(f"{url} does not answer within {seconds:g} s\n")
+        sys.stderr.flush()
+        os._exit(UNAVAILABLE)
+
+    watch = threading.Timer(seconds, end)
+    watch.daemon = True
+    watch.start()
 
 
 def upload(env: RankEnv, options: argparse.Namespace) -> int:

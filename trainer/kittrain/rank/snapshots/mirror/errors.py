@@ -37,6 +37,10 @@ class MirrorError(Exception):
     """The mirror cannot be used, now or ever, until somebody changes something; says what."""
 
 
+class MirrorLibraryError(MirrorError):
+    """The library that speaks to stores is not installed."""
+
+
 class MirrorTakenError(MirrorError):
     """Another run, or another node of this one, writes this mirror now."""
 

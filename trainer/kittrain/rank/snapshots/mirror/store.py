@@ -15,14 +15,22 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, code_of, explained
+from kittrain.rank.snapshots.mirror.errors import (
+    MirrorDamagedError,
+    MirrorError,
+    MirrorLibraryError,
+    code_of,
+    explained,
+)
 
 PART: Final = 8 << 20  # bytes of a request
 PARALLEL: Final = 2  # requests at a time: training goes first
+RETRIES: Final = 4  # of a request
 RETRY_SECONDS: Final = 20  # until a request counts as failed
 TIMES: Final = {"connect_timeout": "5s", "timeout": "60s"}
 KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
 OTHER_VERSION: Final = '"0123456789abcdef0123456789abcdef"'  # that no object has
+PROBES: Final = ".probe"  # where a check writes, until it has ended
 MISSING: Final = (
     "snapshots.mirror needs the Python package obstore, which this image does not have; fix: add obstore to the "
     "requirements of the job (requirements in the job file), or install kittrain[mirror] in the image"
@@ -37,13 +45,13 @@ def library() -> Any:
     """The library.
 
     Raises:
-        MirrorError: it is not installed.
+        MirrorLibraryError: it is not installed.
     """
     try:
         import obstore  # noqa: PLC0415  only jobs with a mirror need it
         import obstore.store  # noqa: PLC0415
     except ImportError as error:
-        raise MirrorError(MISSING) from error
+        raise MirrorLibraryError(MISSING) from error
     return obstore
 
 
@@ -53,12 +61,13 @@ class Store:
     Args:
         url: ``s3://bucket/prefix``.
         environ: has the credentials.
+        retries: how often a request is sent again.
 
     Raises:
         MirrorError: the library is missing, or the settings are wrong.
     """
 
-    def __init__(self, url: str, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, url: str, environ: Mapping[str, str] = os.environ, *, retries: int = RETRIES) -> None:
         self._obstore = library()
         self.url = url
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
@@ -73,7 +82,7 @@ class Store:
                 prefix=prefix.strip("/") or None,
                 region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1",
                 client_options={"allow_http": endpoint.startswith("http://"), **TIMES},
-                retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
                 **given,
             )
 
@@ -171,7 +180,7 @@ class Store:
             MirrorError: it does not, or they are not.
             MirrorUnavailableError: it does not answer.
         """
-        key = f".probe/{uuid.uuid4().hex}"
+        key = f"{PROBES}/{uuid.uuid4().hex}"
         try:
             with suppress(Conflict):  # else an answer was lost, and the request was sent again
                 self.create(key, b"1")

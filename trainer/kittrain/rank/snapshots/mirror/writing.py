@@ -18,7 +18,7 @@ from kittrain.rank.snapshots.folder.snapshot import MANIFEST, Manifest
 from kittrain.rank.snapshots.mirror import index as indices
 from kittrain.rank.snapshots.mirror.errors import MirrorUnavailableError
 from kittrain.rank.snapshots.mirror.index import DATA, INDEX, Copied, Entry, Index, Owner
-from kittrain.rank.snapshots.mirror.store import Conflict, Store
+from kittrain.rank.snapshots.mirror.store import PROBES, Conflict, Store
 
 TRIES: Final = 8  # until a contended index counts as unavailable
 
@@ -50,7 +50,7 @@ class Mirror:
         self.index = Index(owner=owner)
 
     def claim(self) -> None:
-        """Take over the mirror, or create it; and delete what earlier writers left.
+        """Take over the mirror, or create it; and delete what earlier writers, and checks that were cut off, left.
 
         Raises:
             MirrorError: it is that of another run.
@@ -64,7 +64,7 @@ class Mirror:
             return indices.claimed(index, self._owner)
 
         self._change(change, mine=False)
-        self._store.delete(*indices.leftovers(self.index, self._store.list(DATA)))
+        self._store.delete(*indices.leftovers(self.index, self._store.list(DATA)), *self._store.list(PROBES))
 
     def add(self, folder: Path, manifest: Manifest, retention: Retention, kept: Callable[[], set[str]]) -> Entry:
         """Upload a published snapshot, verified, and drop those that have expired here and in the folder.
