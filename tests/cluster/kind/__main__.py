@@ -2,7 +2,7 @@
 
 up           create the cluster, or what of it is missing
 controllers  install what few tests need, after `up`: JobSet, Kubeflow Trainer and Kueue
-image        build the trainer image from the repository's Dockerfile and push it, as
+image        after `up`: build the trainer image from the repository's Dockerfile and push it, as
              localhost:5001/kitctl/trainer:<version>
 pause        freeze the nodes, which compute even without pods; `resume` and `up` let them go on
 down         delete the cluster, its volumes and the registry; what was built is kept
@@ -15,16 +15,15 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final
 
 from tests.cluster.kind import addons, cluster, host, images, programs, stores
 from tests.cluster.kind.settings import BIN, HERE, KUBECONFIG, STORAGE, TORCH_IMAGE, TRAINER_IMAGE, TRAINER_NAME
-from tests.cluster.kind.steps import alone, run, step
+from tests.cluster.kind.steps import Steps, alone, beside, do, run, step
 from tools import system_changes
 
-Steps: TypeAlias = dict[str, Callable[[], None]]
+CONTROL_PLANE: Final = ("kubernetes", "etcd", "coredns")  # modules
 
 
 def up() -> None:
@@ -35,23 +34,26 @@ def up() -> None:
     if not system_changes.allowed(*host.planned_changes()):
         sys.exit("no cluster: changes to this machine were declined")
     BIN.mkdir(parents=True, exist_ok=True)
-    _do({"host packages": host.packages, "docker": host.docker})
+    do({"host packages": host.packages, "docker": host.docker})
     published = step("image registry?", images.registry_answers)
-    _do(_nodes(published=published) | _cluster(published=published) | _addons())
+    do(_builds("kind", *(() if published else CONTROL_PLANE)))
+    with beside(_builds("helm", "training-operator")):  # two cores, where what docker does takes one
+        do({**_nodes(published=published), **_cluster(published=published), **_base(published=published)})
+    do(_addons())
     print(f"ready after {time.monotonic() - began:.0f} s\n")
     print(f"export KUBECONFIG={KUBECONFIG}\nexport PATH={BIN}:$PATH")
 
 
 def controllers() -> None:
     """Install the controllers of `make test-controllers`, and wait until they are ready."""
-    _do(_controllers())
+    do(_controllers())
 
 
 def _nodes(*, published: bool) -> Steps:
-    debian = {"debian bookworm": partial(images.debian, "bookworm", published=published)}
-    if published:
-        return _builds("kind") | debian | {"published node image": images.published_node}
-    return _builds("kind", "kubernetes", "etcd", "coredns") | debian | {"node image": images.built_node}
+    return {
+        "debian bookworm": partial(images.debian, "bookworm", published=published),
+        "node image": images.published_node if published else images.built_node,
+    }
 
 
 def _cluster(*, published: bool) -> Steps:
@@ -64,18 +66,26 @@ def _cluster(*, published: bool) -> Steps:
         "nodes use registry": cluster.nodes_use_registry,
         "nodes read": cluster.nodes_read,
         "fake GPUs": cluster.fake_gpus,
+        "storage class": addons.storage_class,
+        "second domain": addons.second_domain,
+        "definitions": addons.definitions,
+    }
+
+
+def _base(*, published: bool) -> Steps:
+    """The image of jobs that name none, of which the trainer's is made."""
+    return {
+        "debian sid": partial(images.debian, "sid", published=published),
+        "torch image": images.torch_cpu,
+        "push torch": partial(images.push, TORCH_IMAGE),
+        "push default": images.push_default,
     }
 
 
 def _addons() -> Steps:
     return {
-        **_builds("helm"),
-        "storage class": addons.storage_class,
-        "second domain": addons.second_domain,
-        **_builds("training-operator"),
         "training operator image": images.training_operator,
         "training operator": addons.training_operator,
-        "definitions": addons.definitions,
         "nodes ready": cluster.ready,
         "add-ons ready": partial(addons.ready, addons.OPERATOR),
         "platform chart": addons.platform,
@@ -102,18 +112,13 @@ def _builds(*names: str) -> Steps:
 
 def image() -> None:
     """Build the trainer image for the cluster, and push it."""
-    published = step("image registry?", images.registry_answers)
     repository = HERE.parents[2]
-    _do(
+    do(
         {
-            "debian sid": partial(images.debian, "sid", published=published),
-            "torch image": images.torch_cpu,
             "trainer image": partial(
                 run, "docker", "build", "-t", TRAINER_IMAGE, "--build-arg", f"BASE_IMAGE={TORCH_IMAGE}", repository
             ),
             "push": partial(images.push, TRAINER_IMAGE),
-            "push torch": partial(images.push, TORCH_IMAGE),
-            "push default": images.push_default,
             "remove from nodes": partial(cluster.nodes_remove_image, TRAINER_NAME),
             "pull on nodes": partial(cluster.nodes_pull, TRAINER_IMAGE),
         }
@@ -123,37 +128,32 @@ def image() -> None:
 
 def pause() -> None:
     """Freeze the cluster."""
-    _do({"pause cluster": cluster.pause})
+    do({"pause cluster": cluster.pause})
 
 
 def resume() -> None:
     """Let a paused cluster go on."""
-    _do({"resume cluster": cluster.resume})
+    do({"resume cluster": cluster.resume})
 
 
 def down() -> None:
     """Delete the cluster."""
-    _do({"delete cluster": cluster.delete})
+    do({"delete cluster": cluster.delete})
 
 
 def stop() -> None:
     """Stop the docker daemon."""
-    _do({"stop docker": host.stop_daemon})
+    do({"stop docker": host.stop_daemon})
 
 
 def forget() -> None:
     """Delete what was pushed, and what the nodes pulled."""
-    _do(
+    do(
         {
             "delete pushed images": partial(shutil.rmtree, STORAGE, ignore_errors=True),
             "delete pulled images": stores.delete,
         }
     )
-
-
-def _do(steps: Steps) -> None:
-    for name, work in steps.items():
-        step(name, work)
 
 
 COMMANDS = {

@@ -38,13 +38,43 @@ GO_ENV: Final = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mo
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """A Go module and the programs that are built from it."""
+    """A Go module and the programs that are built from it.
+
+    Attributes:
+        path: of the module.
+        version: of the module.
+        programs: name -> package, relative to the module.
+        variables: set by the linker.
+        main: the source of the only program, instead of a package of the module.
+    """
 
     path: str
     version: str
-    programs: Mapping[str, str]  # name -> package, relative to the module
-    variables: Mapping[str, str] = field(default_factory=dict)  # set by the linker
+    programs: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    main: str = ""
 
+
+# Of CoreDNS's plugins, those of kubeadm's Corefile: most of its build are the libraries of clouds that others need.
+COREDNS_PLUGINS: Final = (
+    "cache",
+    "errors",
+    "forward",
+    "health",
+    "kubernetes",
+    "loadbalance",
+    "loop",
+    "metrics",
+    "ready",
+    "reload",
+)
+COREDNS_MAIN: Final = "\n".join(
+    [
+        'package main\n\nimport (\n\t"github.com/coredns/coredns/coremain"',
+        *(f'\t_ "github.com/coredns/coredns/plugin/{name}"' for name in COREDNS_PLUGINS),
+        ")\n\nfunc main() { coremain.Run() }\n",
+    ]
+)
 
 MODULES: Final = {
     "kind": Module(path="sigs.k8s.io/kind", version=KIND, programs={"kind": ""}),
@@ -70,7 +100,7 @@ MODULES: Final = {
         },
     ),
     "etcd": Module(path="go.etcd.io/etcd/server/v3", version=ETCD, programs={"etcd": ""}),
-    "coredns": Module(path="github.com/coredns/coredns", version=COREDNS, programs={"coredns": ""}),
+    "coredns": Module(path="github.com/coredns/coredns", version=COREDNS, programs={"coredns": ""}, main=COREDNS_MAIN),
     "training-operator": Module(
         path="github.com/kubeflow/training-operator",
         version=TRAINING_OPERATOR,
@@ -144,9 +174,11 @@ def build(name: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "go.mod").write_text(_go_mod(name, module), encoding="utf-8")
+    if module.main:
+        (folder / "main.go").write_text(module.main, encoding="utf-8")
     flags = " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in module.variables.items())])
     for program, package in module.programs.items():
-        target = f"{module.path}{package}"
+        target = "." if module.main else f"{module.path}{package}"
         command = ("nice", "go", "build", "-trimpath", "-ldflags", flags, "-o", BIN / program, target)
         run(*command, cwd=folder, env=GO_ENV)  # nice: tests may run at the same time
     shutil.rmtree(folder)

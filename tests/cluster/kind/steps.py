@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import io
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Final, TextIO, TypeVar
+from typing import Final, TextIO, TypeAlias, TypeVar
 
 from tests.cluster.kind.settings import ENVIRON, STATE
 
@@ -20,8 +23,11 @@ class StepError(Exception):
     """A step failed; the message has the reason and the fix."""
 
 
-_log: TextIO | None = None  # the running step's log; None: no step runs
+Steps: TypeAlias = Mapping[str, Callable[[], None]]
 Result = TypeVar("Result")
+# Of the thread that runs steps: the running one's log, if one runs, and where names and durations are printed.
+_log: ContextVar[TextIO | None] = ContextVar("_log", default=None)
+_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)
 REQUESTS: Final = 4  # of one kind, until one is answered
 REQUEST_INTERVAL: Final = 3.0  # seconds between them
 
@@ -32,8 +38,8 @@ def step(name: str, work: Callable[[], Result]) -> Result:
     Raises:
         SystemExit: the step failed; the end of its log has been printed.
     """
-    path = STATE / "log" / f"{name.replace(' ', '-')}.log"
-    print(f"{name:<28}", end="", flush=True)
+    path, output = STATE / "log" / f"{name.replace(' ', '-')}.log", _output.get()
+    print(f"{name:<28}", end="", flush=True, file=output)
     began = time.monotonic()
     try:
         with _logged(path):
@@ -41,20 +47,42 @@ def step(name: str, work: Callable[[], Result]) -> Result:
     except (StepError, OSError, subprocess.CalledProcessError) as error:
         tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
         sys.exit("\n".join([f"failed: {error}", *tail, f"(complete log: {path})"]))
-    print(f"{time.monotonic() - began:7.1f} s", flush=True)
+    print(f"{time.monotonic() - began:7.1f} s", flush=True, file=output)
     return result
+
+
+def do(steps: Steps) -> None:
+    """Run steps in turn."""
+    for name, work in steps.items():
+        step(name, work)
+
+
+@contextmanager
+def beside(steps: Steps) -> Iterator[None]:
+    """Run steps in a thread while the block runs; what they print follows at its end."""
+
+    def work() -> None:
+        _output.set(printed)
+        do(steps)
+
+    printed = io.StringIO()
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(work)
+        yield
+        done.exception()  # waits
+        print(printed.getvalue(), end="", flush=True)
+        done.result()
 
 
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    global _log  # noqa: PLW0603  one step runs at a time, and every command in it writes to its log
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        _log = file
+        token = _log.set(file)
         try:
             yield
         finally:
-            _log = None
+            _log.reset(token)
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None, given: str = "") -> None:
@@ -70,8 +98,8 @@ def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | Non
             env=ENVIRON | (env or {}),
             input=given,
             text=True,
-            stdout=_log or sys.stderr,
-            stderr=_log or sys.stderr,
+            stdout=_log.get() or sys.stderr,
+            stderr=_log.get() or sys.stderr,
         )
         if done.returncode == 0:
             return
@@ -86,7 +114,7 @@ def read(*command: str | Path) -> str:
         env=ENVIRON,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=_log or sys.stderr,
+        stderr=_log.get() or sys.stderr,
         text=True,
     )
     return done.stdout.strip()
@@ -94,7 +122,7 @@ def read(*command: str | Path) -> str:
 
 def works(*command: str | Path, seconds: float = 10) -> bool:
     """Whether a command can be run and succeeds within ``seconds``; its output goes into the step's log, if any."""
-    output = _log or subprocess.DEVNULL
+    output = _log.get() or subprocess.DEVNULL
     try:
         done = subprocess.run(
             command, check=False, env=ENVIRON, stdin=subprocess.DEVNULL, stdout=output, stderr=output, timeout=seconds
