@@ -17,6 +17,7 @@ import torch
 from kitctl.targets.local.folder import state_home
 from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, undisturbed
+from tests.local.test_metrics import free_port, samples, until
 from tests.s3 import S3, serving
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first one may b
 ORDER = Order(samples=512, batch=16, seed=0)
 EPOCHS = 6
 TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch))
+SLOWLY = ("--step-time", "0.05")
 FAILED, INVALID = 100, 2
 URL = "s3://snapshots/team/job"
 
@@ -128,8 +130,11 @@ def test_a_store_that_goes_away_costs_no_step_and_is_told(
         for name, value in server.environ().items():
             monkeypatch.setenv(name, value)
         where = ("--snapshot-every", "20", "--set", f"snapshots.mirror={URL}")
-        kit.run("submit", "--name", "alone", *where, *TOY, "--step-time", "0.05")
-        kit.until("alone", lambda job: job["mirror"] and job["mirror"]["step"])
+        port = free_port()
+        kit.run("submit", "--name", "alone", *where, "--metrics", "--set", f"metrics.port={port}", *TOY, *SLOWLY)
+        there = until(lambda: samples(port), lambda found: found.get("mirror_step"))
+        assert (there["mirror_up"], there["mirror_uploaded_bytes_total"] > 0) == (1, True)
+    until(lambda: samples(port), lambda found: found["mirror_up"] == 0 and found["mirror_lag_seconds"] > 0)
     kit.run("wait", "alone")
     job = kit.status("alone")
     assert job["phase"] == "Succeeded"

@@ -188,6 +188,8 @@ class MirrorReport(Record):
     """Published snapshots that are not there yet."""
     behind_bytes: int = 0
     """Their bytes."""
+    behind_steps: int = 0
+    """Steps from the newest one there to the newest of them."""
     behind_since: float | None = None
     """When the oldest of them was taken."""
     warning: str = ""

@@ -252,6 +252,8 @@ def _supervise(
             scratch=scratch,
             history=history,
         )
+        if metrics:
+            metrics.stored = instance.stored
         return instance.run()
 
 

@@ -12,7 +12,7 @@ import yaml
 from kitctl.base import names
 from kitctl.kinds import KINDS
 from kitctl.spec.job_spec import JobSpec
-from kitjob.report import RankProgress
+from kitjob.report import CopiesReport, MirrorReport, RankProgress
 from kitjob.sections import Metrics
 from kitjob.timeline import Event
 from tests.kitctl.rendered import job_of
@@ -29,6 +29,7 @@ def served() -> set[str]:
     speed: dict[str, Any] = {"samples": 8, "samples_per_second": 2.0}
     known = RankProgress(step=1, loss=1.0, epoch=1, total_steps=9, snapshot_step=1, snapshot_time=1.0, **speed)
     metrics.progress(known)
+    metrics.stored = lambda: (MirrorReport(step=1), CopiesReport(copied_step=1))
     return {f"kittrain_{name.partition('/')[0]}" for name in samples(metrics, 16)}
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from kitjob.record import replace
-from kitjob.report import RankProgress
+from kitjob.report import CopiesReport, MirrorReport, RankProgress
 from kitjob.sections import Metrics
 from kitjob.timeline import AgentState, Event, Line, Row, State
 from kittrain.agent.metrics.exposition import write
@@ -186,3 +186,29 @@ def test_series_are_few_and_have_no_text_of_a_script() -> None:
     exposition = write(metrics.families(12), openmetrics=True)
     assert "Ada" not in exposition
     assert len([line for line in exposition.splitlines() if not line.startswith("#")]) < 80
+
+
+def test_copies_of_snapshots_are_told_as_they_are_when_somebody_asks() -> None:
+    metrics = told(*STARTED)
+    mirror = MirrorReport(step=100, sent=300, behind=2, behind_steps=40, behind_since=20.0, warning="gone")
+    metrics.stored = lambda: (mirror, CopiesReport(step=140, have=1, wanted=2, copied_step=120))
+    assert {name: one for name, one in samples(metrics, 50.0).items() if "mirror" in name or "cop" in name} == {
+        "mirror_up": 0.0,
+        "mirror_uploaded_bytes_total": 300.0,
+        "mirror_step": 100.0,
+        "mirror_lag_seconds": 30.0,
+        "mirror_lag_steps": 40.0,
+        "snapshot_copies": 1.0,
+        "snapshot_copies_wanted": 2.0,
+        "snapshot_copied_step": 120.0,
+    }
+    metrics.stored = lambda: (MirrorReport(step=140), None)
+    assert (samples(metrics, 50.0)["mirror_lag_seconds"], samples(metrics, 50.0)["mirror_up"]) == (0.0, 1.0)
+
+
+def test_how_far_a_mirror_is_that_was_never_reached_is_not_known() -> None:
+    metrics = told(*STARTED)
+    metrics.stored = lambda: (MirrorReport(warning="does not answer"), None)
+    found = samples(metrics, 50.0)
+    assert found["mirror_up"] == 0.0
+    assert "mirror_lag_seconds" not in found

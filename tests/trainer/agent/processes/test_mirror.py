@@ -149,3 +149,21 @@ def test_a_node_without_rank_0_any_more_stops_uploading(tmp_path: Path, monkeypa
     one.lead(leads=False)
     assert [process.poll() for process in started] == [-9]
     assert one.report is None
+
+
+def test_one_that_was_killed_is_told_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mirror, "AGAIN", 0.0)
+    (folder := tmp_path / "killed").mkdir()
+    said: list[str] = []
+    one = MirrorProcess(node(folder), tmp_path, said.append)
+    one.lead(leads=True)
+    assert one._process
+    one._process.kill()
+    one._process.wait()
+    assert one.report
+    assert one.report.warning == "its process has ended with -9"
+    one.watch()
+    assert said == ["warning: the mirror's process has ended with -9: starting it again"]
+    runs.run(folder, 1)
+    one.finish()
+    assert (one.report.step, one.report.warning) == (1, "")

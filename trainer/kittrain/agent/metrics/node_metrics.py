@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import kitjob
@@ -29,7 +29,7 @@ from kitjob.buckets import (
     WAITING,
     timed_out,
 )
-from kitjob.report import RankProgress
+from kitjob.report import CopiesReport, MirrorReport, RankProgress
 from kitjob.timeline import AgentState, Event, Line, Row
 from kittrain.agent.metrics.exposition import Family, FamilyKind, Histogram, Labels
 from kittrain.job.env import NodeEnv
@@ -60,9 +60,14 @@ class _Undecided(NamedTuple):
 
 
 class NodeMetrics:
-    """Adds up lines; may be read from another thread."""
+    """Adds up lines; may be read from another thread.
+
+    Attributes:
+        stored: says how far the copies of the snapshots are, when somebody asks.
+    """
 
     def __init__(self, node: NodeEnv) -> None:
+        self.stored: Callable[[], tuple[MirrorReport | None, CopiesReport | None]] = lambda: (None, None)
         self._lock = threading.Lock()
         self._info = {
             "training_job": node.job.name,
@@ -114,8 +119,10 @@ class NodeMetrics:
 
     def families(self, now: float) -> list[Family]:
         """All metrics at this moment, in the history's time."""
+        mirror, copies = self.stored()
         with self._lock:
-            return [*self._of_time(now), *self._of_steps(), *self._of_snapshots(), *self._of_group()]
+            own = [*self._of_time(now), *self._of_steps(), *self._of_snapshots(), *self._of_group()]
+        return [*own, *(_of_mirror(mirror, now) if mirror else ()), *(_of_copies(copies) if copies else ())]
 
     def _enter(self, line: AgentState) -> None:
         self._leave(line.time)
@@ -283,6 +290,25 @@ class NodeMetrics:
 
 
 PREFIX: Final = "kittrain_"
+
+
+def _of_mirror(known: MirrorReport, now: float) -> Iterator[Family]:
+    yield _gauge(
+        "mirror_up", "Whether copying to the mirror goes on: 1, or 0 with a warning in status.", not known.warning
+    )
+    yield _counter("mirror_uploaded_bytes", "Bytes of snapshots that were copied to the mirror.", known.sent)
+    yield _gauge("mirror_step", "Step of the newest snapshot in the mirror.", known.step)
+    if known.step is not None or known.behind:  # else it is not known what is there
+        since = known.behind_since
+        waited = max(now - since, 0.0) if since is not None else 0.0
+        yield _gauge("mirror_lag_seconds", "Age of the oldest snapshot that the mirror lacks; 0: it has all.", waited)
+        yield _gauge("mirror_lag_steps", "Steps of published snapshots that the mirror lacks.", known.behind_steps)
+
+
+def _of_copies(known: CopiesReport) -> Iterator[Family]:
+    yield _gauge("snapshot_copies", "Nodes that have the rarest part of the newest snapshot.", known.have)
+    yield _gauge("snapshot_copies_wanted", "Nodes that should have it.", known.wanted)
+    yield _gauge("snapshot_copied_step", "Step of the newest snapshot that has all its copies.", known.copied_step)
 
 
 def _family(name: str, kind: FamilyKind, text: str, values: Mapping[Labels, float]) -> Family:

@@ -17,6 +17,7 @@ from typing import Final
 
 from kitjob import typed, variables
 from kitjob.decoders import MalformedError
+from kitjob.record import replace
 from kitjob.report import MirrorReport
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.termination import Ending
@@ -83,18 +84,24 @@ class MirrorProcess:
         elif self._process is None or self._process.poll() is not None:
             self._begin()
 
-    @property
-    def report(self) -> MirrorReport | None:
-        """How far it is; None on nodes without rank 0. Starts it again if it has crashed."""
-        if not self._leads:
-            return None
-        code = self._process.poll() if self._process else None
+    def watch(self) -> None:
+        """Start it again if it has crashed; call it often."""
+        code = self._process.poll() if self._leads and self._process else None
         if not self._finishing and code not in {None, 0, REFUSED} and time.monotonic() > self._started_at + AGAIN:
             self._log(f"warning: the mirror's process has ended with {code}: starting it again")
             self._begin()
+
+    @property
+    def report(self) -> MirrorReport | None:
+        """How far it is; None on nodes without rank 0. May be read from another thread."""
+        if not self._leads:
+            return None
+        found = MirrorReport(url=self._node.job.snapshots.mirror)
         with suppress(OSError, MalformedError):
-            return typed.load(MirrorReport, self._status.read_bytes())  # type: ignore[no-any-return]
-        return MirrorReport(url=self._node.job.snapshots.mirror)
+            found = typed.load(MirrorReport, self._status.read_bytes())
+        process = self._process
+        code = process.poll() if process else None
+        return found if found.warning or not code else replace(found, warning=f"its process has ended with {code}")
 
     def finish(self, timeout: float | None = None) -> None:
         """Upload what is left, as far as the time allows; the log says what is not."""

@@ -44,6 +44,9 @@ class Mirror(Protocol):
     def lead(self, *, leads: bool) -> None:
         """A round begins; ``leads``: with rank 0 here."""
 
+    def watch(self) -> None:
+        """Called often."""
+
     @property
     def report(self) -> MirrorReport | None:
         """How far it is."""
@@ -194,6 +197,11 @@ class Reporter:
             self.recovery.explain(f"rank {departed.rank} {departed.error}")
 
     @property
+    def stored(self) -> tuple[MirrorReport | None, CopiesReport | None]:
+        """How far the copies of the snapshots are; may be read from another thread."""
+        return self._mirror.report if self._mirror else None, self._copies.report if self._copies else None
+
+    @property
     def forming(self) -> bool:
         """Whether the round has ended and the next one is forming."""
         return self._round_over
@@ -265,8 +273,7 @@ class Reporter:
             training_alone: as ``Rendezvous.training_alone``.
             resumes: as ``Rendezvous.resumes``.
         """
-        if self._copies:
-            self._copies.watch()
+        self._watch_processes()
         self.recovery.update(ranks.reached)
         self.history.observe(ranks, self._progress if self._leads else None)
         self.loaded = max(self.loaded, ranks.loaded)
@@ -290,6 +297,12 @@ class Reporter:
             if rank not in self._slow:
                 self._slow.add(rank)
                 self._log(f"rank {rank} is slow: its steps take {ratio:.1f} times as long as the others'")
+
+    def _watch_processes(self) -> None:
+        if self._mirror:
+            self._mirror.watch()
+        if self._copies:
+            self._copies.watch()
 
     def _judge(self, ranks: Ranks, training_alone: int) -> None:
         """What is probably wrong with the training of a loop of the script's own; each is logged once."""
@@ -357,6 +370,7 @@ class Reporter:
             for index, node in report.nodes.items()
             if (ranks := [rank for rank in range(node.ranks[0], node.ranks[1] + 1) if rank in busy])
         }
+        mirror, copies = self.stored
         slow, failures, still = self._timings.get("slow", {}), tuple(self._failures.known), self.standstill
         return {
             "busy": slowest,
@@ -367,8 +381,8 @@ class Reporter:
             "trend": self.history.trend,
             "last_recovery": self._resumed.explained(self.recovery.complete),
             "failures": failures,
-            "mirror": self._mirror.report if self._mirror else None,
-            "copies": self._copies.report if self._copies else None,
+            "mirror": mirror,
+            "copies": copies,
             "warning": self.warning or self.files.notice,
         }
 

@@ -14,6 +14,7 @@ from typing import Final
 import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
+from kitjob.report import CopiesReport, MirrorReport
 from kittrain.agent.processes.copies import CopiesProcess
 from kittrain.agent.processes.kept_ranks import KeptRanks
 from kittrain.agent.processes.mirror import MirrorProcess
@@ -96,6 +97,10 @@ class Supervisor:
         self._reporter = Reporter(
             node, sink=sink, progress_file=progress, history=history, mirror=self._mirror, copies=self._copies
         )
+
+    def stored(self) -> tuple[MirrorReport | None, CopiesReport | None]:
+        """How far the copies of the snapshots are; may be called from another thread."""
+        return self._reporter.stored
 
     def run(self) -> Ending:
         """Run until the node ends.

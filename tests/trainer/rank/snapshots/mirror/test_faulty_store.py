@@ -169,12 +169,16 @@ def test_training_never_waits_and_the_status_tells_how_far_it_is(
         assert told.size == sum(shard.size for one in manifests for shard in one.shards) + sum(
             (folder / one.name / "manifest.json").stat().st_size for one in manifests
         )
+        proxy.rule = lambda _: Fault(status=503)
+        runs.run(folder, 5, 7)
+        told = until(tmp_path / "status", lambda report: report.behind == 2)
+        assert (told.step, told.behind_steps) == (2, 5)
     finally:
         uploader.finishing.set()
         proxy.rule = lambda _: None
         worker.join()
-    assert steps(store) == [2, 1]
-    assert len(said) == 1, "each kind of failure is one line in the log"
+    assert steps(store) == [7, 5, 2, 1]
+    assert len(said) == 2, "each kind of failure is one line in the log"
 
 
 def until(path: Path, check: Callable[[MirrorReport], bool]) -> MirrorReport:

@@ -150,6 +150,7 @@ class Uploader:
             size=mirror.index.size,
             behind=len(left),
             behind_bytes=sum(shard.size for one in left for shard in one.shards),
+            behind_steps=max(0, *(one.step - (newest.step if newest else 0) for one in left)) if left else 0,
             behind_since=min((one.created for one in left), default=None),
             sent=self._sent,
             warning=self._told,
