@@ -23,7 +23,6 @@ from bench.recovery.jobs import Rank
 from tests.cluster.kubectl import kubectl
 
 TRIALS = 5
-NODE = 1  # the target; node 0 hosts the rendezvous
 STEADY = 20  # steps of a whole group before a fault
 START_LIMIT = 300.0  # seconds until the first group has formed
 LIMIT = 240.0  # seconds without a step after which a job counts as dead
@@ -49,14 +48,19 @@ fault_injection.main()
 def killed_agent(job: ClusterJob) -> float:
     """Send SIGKILL to a node's agent and its ranks; returns the time."""
     code = KILL_AGENT if job.system.loop == "trainer" else KILL_ALL
-    return float(job.python(NODE, code, "KILL").split()[0])
+    return float(job.python(job.target(), code, "KILL").split()[0])
 
 
-def deleted_pod(job: ClusterJob) -> float:
+def deleted_pod(job: ClusterJob, *options: str) -> float:
     """Delete a pod, as a drain of its Kubernetes node does; returns the time."""
-    pod, moment = job.pod(NODE)["metadata"]["name"], time.monotonic()
-    kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false")
+    pod, moment = job.pod(job.target())["metadata"]["name"], time.monotonic()
+    kubectl("delete", "pod", "-n", job.namespace, pod, "--wait=false", *options)
     return moment
+
+
+def lost_pod(job: ClusterJob) -> float:
+    """Delete a pod without grace: its processes are killed; returns the time."""
+    return deleted_pod(job, "--grace-period=0", "--force")
 
 
 def lost_machine(job: ClusterJob) -> float:
@@ -64,7 +68,7 @@ def lost_machine(job: ClusterJob) -> float:
 
     To Kubernetes it is well, which would replace the pod of a machine without power only after five minutes.
     """
-    pod = job.pod(NODE)
+    pod = job.pod(job.target())
     on_machine = ("docker", "exec", pod["spec"]["nodeName"], "ip")
     route = _output(*on_machine, "-o", "route", "get", pod["status"]["podIP"]).split()
     moment = time.monotonic()
@@ -87,6 +91,7 @@ class Fault:
 FAULTS = {
     "the agent is killed": Fault(nodes="3", inject=killed_agent),
     "the pod is deleted": Fault(nodes="3", inject=deleted_pod),
+    "the pod is deleted, no grace": Fault(nodes="3", inject=lost_pod),
     "the machine is lost": Fault(nodes="2:3", inject=lost_machine),
 }
 

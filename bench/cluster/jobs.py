@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from bench.cluster.commands import SHELL, job, manifest
+from bench.cluster.commands import KITCTL, SHELL, job, manifest
 from bench.recovery.jobs import GROUP_TIMEOUT, RESTART_LOOP, TUNED, Rank, await_group, joined
 from bench.recovery.ranks import SNAPSHOT_EVERY
 from kitctl.kinds import KINDS
@@ -19,9 +19,10 @@ from tests.cluster.kubectl import get, kubectl
 
 Manifest = dict[str, Any]
 POLL_SECONDS = 0.05
+SPARE_SECONDS = 120.0  # until a lost pod has been replaced, and stands by
 MODULES = ("__init__", "cluster/__init__", "cluster/ranks", "cluster/torchrun", "recovery/__init__", "recovery/ranks")
 FILES = tuple(f"--sync=bench/{name}.py" for name in MODULES)
-COMMON = ("--snapshot-every", str(SNAPSHOT_EVERY), "--set", "scheduling.spread=require", "--grace-period", "30s")
+COMMON = ("--snapshot-every", str(SNAPSHOT_EVERY), "--grace-period", "30s")
 ENV = {
     "GLOO_SOCKET_IFNAME": "eth0",
     "GROUP_TIMEOUT": str(GROUP_TIMEOUT),
@@ -66,18 +67,21 @@ class System:
     Attributes:
         kind: of the job.
         loop: of its ranks (``bench.recovery.ranks``).
+        spares: nodes that stand by. The fourth pod shares a worker, of which there are three.
         options: of ``kitctl render``.
         change: turns kitctl's manifest into that of another system.
     """
 
     kind: str = "IndexedJob"
     loop: Literal["trainer", "plain"] = "trainer"
+    spares: int = 0
     options: tuple[str, ...] = ()
     change: Callable[[Manifest], None] = lambda _: None
 
 
 SYSTEMS: Mapping[str, System] = {
     "kitctl": System(),
+    "kitctl, spare": System(spares=1),
     "kitctl, not in place": System(options=("--env", "KIT_RESTART_IN_PLACE=0")),
     "kitctl, JobSet": System(kind="JobSet"),
     "kitctl, PyTorchJob": System(kind="PyTorchJob"),
@@ -107,9 +111,12 @@ class ClusterJob:
         kubectl("delete", "pods", *chosen, "--grace-period=1", "--wait=true")
 
     def _manifest(self) -> Manifest:
-        options = (*COMMON, *self.system.options, "--kind", self.system.kind, *FILES)
+        spares = self.system.spares
+        spread = ("--set", f"scheduling.spread={'prefer' if spares else 'require'}")
+        options = (*COMMON, *spread, *self.system.options, "--kind", self.system.kind, *FILES)
         module = ("-m", "bench.cluster.ranks", self.system.loop)
-        made: Manifest = json.loads(manifest([*job(self.name, self.namespace, nodes=self.nodes), *options, *module]))
+        nodes = f"{self.nodes}+{spares}" if spares else self.nodes
+        made: Manifest = json.loads(manifest([*job(self.name, self.namespace, nodes=nodes), *options, *module]))
         (found,) = (one for one in made["items"] if one["kind"] in {"Job", "JobSet", "PyTorchJob"})
         self.system.change(found)
         return made
@@ -126,6 +133,19 @@ class ClusterJob:
             return [rank for rank in self.ranks() if rank.steps and rank.steps[-1] > time.monotonic() - 1.0]
 
         return await_group(recent, size, steps=steps, limit=limit)
+
+    def target(self) -> int:
+        """The node to hit: 1, since the nodes meet at node 0; with spares, the next that trains, once one stands by."""
+        command = [*KITCTL, "status", self.name, "-n", self.namespace, "-o", "json"]
+        ending = time.monotonic() + SPARE_SECONDS
+        while self.system.spares and time.monotonic() < ending:
+            found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=SHELL).stdout)
+            states = {one["index"]: one["state"] for one in found["nodes"]}
+            if "Spare" in states.values():
+                return next(node for node, state in states.items() if node and state == "Running")
+            time.sleep(1.0)
+        assert not self.system.spares, f"no spare in {SPARE_SECONDS:.0f} s"
+        return 1
 
     def pod(self, node: int) -> Manifest:
         """The running pod of a node."""

@@ -23,6 +23,7 @@ ROUNDS: Final = int(os.environ.get("ROUNDS", "7"))
 LIMIT_SECONDS: Final = 240.0
 POLL_SECONDS: Final = 0.02
 TOY: Final = ("1000", "--step-time", "0.2", "--record")
+PLAIN: Final = Path(__file__).with_name("plain_script.py")
 SCRIPT: Final = "import runpy, model; runpy.run_module('kittrain.workloads.toy', run_name='__main__')\n"
 FILES, SIZE = 200, 250_000  # of the folder, and bytes of each: 50 MB
 OBJECTS: Final = "job,service,configmap,role,rolebinding,serviceaccount,networkpolicy"
@@ -31,6 +32,8 @@ COMMANDS: Final = {
     "kubectl": "`kubectl apply`",
     "image": "`kitctl submit --trainer image`",
     "travels": "`kitctl submit --trainer travels`, an image with torch alone",
+    "script, image": "a plain script, `--trainer image`",
+    "script, travels": "a plain script, `--trainer travels`, an image with torch alone",
     "first": "`kitctl submit --workdir .`, 50 MB",
     "unchanged": "again, unchanged",
     "edited": "again, one file edited",
@@ -42,7 +45,9 @@ def main() -> None:
     with temporary_namespace() as namespace, tempfile.TemporaryDirectory() as scratch:
         rounds = [_round(namespace, n, Path(scratch)) for n in range(ROUNDS + 1)][1:]
     edit = interval([one["edited"] - one["unchanged"] for one in rounds])
-    travel = interval([one["travels"] - one["image"] for one in rounds])
+    travel, script = (
+        interval([one[f"{prefix}travels"] - one[f"{prefix}image"] for one in rounds]) for prefix in ("", "script, ")
+    )
     save(
         "submit",
         Result(
@@ -54,7 +59,8 @@ def main() -> None:
             "and edited at most 2 s more than unchanged; that difference was "
             f"{edit.median:.1f} s ({edit.low:.1f} to {edit.high:.1f}). A trainer that travels to an image with torch "
             f"alone, goal at most 0.5 s: {travel.median:+.2f} s ({travel.low:+.2f} to {travel.high:+.2f}) to the first "
-            "step, compared with one in the image.",
+            "step, compared with one in the image; of a plain script, which needs less of it, "
+            f"{script.median:+.2f} s ({script.low:+.2f} to {script.high:+.2f}).",
             columns=("command", "median s", "interval s", "/ kubectl apply", "- kitctl submit, s"),
             rows=[_row(rounds, name) for name in COMMANDS],
             raw=rounds,
@@ -76,13 +82,24 @@ def _round(namespace: str, number: int, scratch: Path) -> dict[str, float]:
     module = ("--", "-m", "kittrain.workloads.toy", *TOY, "/snapshots/record")
     ours = _first_step(namespace, f"k{number}", [*KITCTL, "submit", *job(f"k{number}", namespace, *module)])
     theirs = _kubectl(namespace, f"a{number}", job(f"a{number}", namespace, *module))
-    made, sent = (f"i{number}", "--trainer", "image"), (f"t{number}", "--trainer", "travels", "--image")
-    alone = (*sent, pushed(TORCH_IMAGE))
-    others = {
-        one[2]: _first_step(namespace, one[0], [*KITCTL, "submit", *job(one[0], namespace, *one[1:], *module)])
-        for one in ((made, alone) if number % 2 else (alone, made))  # neither always follows the other
+    return {
+        "kitctl": ours,
+        "kubectl": theirs,
+        **_trainers(namespace, number, module),
+        **_trainers(namespace, number, ("--", PLAIN.name), prefix="script, "),
+        **_folder(namespace, f"f{number}", scratch / str(number)),
     }
-    return {"kitctl": ours, "kubectl": theirs, **others, **_folder(namespace, f"f{number}", scratch / str(number))}
+
+
+def _trainers(namespace: str, number: int, words: Sequence[str], prefix: str = "") -> dict[str, float]:
+    """Seconds with a trainer in the image, and with one that travels to an image with torch alone."""
+    ways = {"image": ("--trainer", "image"), "travels": ("--trainer", "travels", "--image", pushed(TORCH_IMAGE))}
+    seconds = {}
+    for way in sorted(ways, reverse=bool(number % 2)):  # neither always follows the other
+        name = f"{(prefix or way)[0]}{way[0]}{number}"
+        command = [*KITCTL, "submit", *job(name, namespace, *ways[way], *words)]
+        seconds[prefix + way] = _first_step(namespace, name, command)
+    return seconds
 
 
 def _kubectl(namespace: str, name: str, options: list[str]) -> float:
@@ -118,7 +135,7 @@ def _first_step(namespace: str, name: str, command: list[str], *, record: str = 
     Deletes the job, and its claim if it is the last one with it.
     """
     start = time.perf_counter()
-    output = subprocess.run(command, check=True, capture_output=True, text=True, env=SHELL)
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=SHELL, cwd=PLAIN.parent)
     while not _steps(namespace, name, record):
         assert time.perf_counter() - start < LIMIT_SECONDS, f"{name} took no step"
         time.sleep(POLL_SECONDS)

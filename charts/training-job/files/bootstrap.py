@@ -38,9 +38,9 @@ INTERPRETERS = (
 UNPACKED = "/var/run/kitctl.dev/unpacked"  # memory, in pods of kitctl
 TRIED = "KIT_INTERPRETER"  # set for the interpreter that was found instead of the first one
 PROGRAM = "kittrain.agent"  # the node's; others, such as a helper's, need few modules, which Python compiles by itself
+# What a node may never need, or, of the library, only once a script imports it.
 SELDOM = tuple(
-    "kittrain/%s/" % name
-    for name in ("agent/inside", "agent/metrics", "helper", "integrations", "rank/snapshots/mirror", "workloads")
+    "kittrain/%s/" % name for name in ("agent/inside", "agent/metrics", "helper", "integrations", "rank", "workloads")
 )
 PROCESSES = 4  # to compile with
 

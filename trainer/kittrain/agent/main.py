@@ -24,7 +24,7 @@ from kitjob.names import EXIT_CODES
 from kittrain.agent.processes.mirror import MirrorCheck
 from kittrain.agent.processes.pod_supervisor import supervise
 from kittrain.agent.processes.supervision import Supervision
-from kittrain.agent.processes.zygote import Zygote
+from kittrain.agent.processes.zygote import Zygote, names_library
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.history import CLOSE_TIMEOUT, History
@@ -227,7 +227,7 @@ def _supervise(
             secret = run_secret(node, partial(log, node.node_index))
             hub = stack.enter_context(hub_process(node, settings, secret=secret)) if hosts else None
             supervisor = load()
-            zygote = _zygote(node, supervision, stack)
+            zygote = _zygote(node, command, supervision, stack)
         _quiet_torch()
         if log_copy:
             log_copy.start()  # starts a thread, so only after the zygote is forked
@@ -281,11 +281,11 @@ def _write_events(node: NodeEnv, history: History, stack: ExitStack) -> None:
     stack.callback(board.close, CLOSE_TIMEOUT)
 
 
-def _zygote(node: NodeEnv, supervision: Supervision | None, stack: ExitStack) -> Zygote | None:
+def _zygote(node: NodeEnv, command: list[str], supervision: Supervision | None, stack: ExitStack) -> Zygote | None:
     """The process that ranks are forked from, until the stack is closed; in a pod it may then become the next agent."""
     if not node.warm_workers or sys.platform != "linux":
         return None
-    zygote = Zygote(supervision)
+    zygote = Zygote(supervision, library=names_library(command))
     stack.callback(zygote.leave if supervision else zygote.close)
     return zygote
 

@@ -47,6 +47,59 @@ def test_ranks_are_not_forked_from_a_process_that_has_initialized_cuda(monkeypat
         warm.wait_ready()
 
 
+PLAIN = """
+import os, sys, time
+from pathlib import Path
+from kittrain.agent.processes import zygote
+from kittrain.system.parent_death import adopt_orphans
+
+script = Path(sys.argv[1], "train.py")
+script.write_text("import sys; print(sum(name.startswith(sys.argv[1]) for name in sys.modules))")
+zygote.PRELOAD_AFTER = 0.5
+adopt_orphans()
+warm = zygote.Zygote(library=zygote.names_library([str(script)]))
+warm.wait_ready()
+
+def modules(name):
+    output = script.with_name(name)
+    output.write_text("")
+    command = [str(script), "kittrain.rank."]
+    pid = warm.start(zygote.ForkRequest(command=command, env=dict(os.environ), output=str(output)))
+    os.waitpid(pid, 0)
+    return int(output.read_text())
+
+print(modules("first"))
+ending = time.monotonic() + 60
+while not (late := modules("late")) and time.monotonic() < ending:
+    time.sleep(1)
+print(late)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
+def test_a_script_that_does_not_name_the_library_does_not_wait_for_its_import(tmp_path: Path) -> None:
+    """A rank of later has it, should another file of the script's import it."""
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", PLAIN, str(tmp_path)], check=True, capture_output=True, text=True
+    )
+    first, late = map(int, found.stdout.split())
+    assert first == 0, found.stderr
+    assert late > 50, found.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("from kittrain import Run", True), ("import torch", False), ("# \udcff latin \u00e9", False)],
+)
+def test_what_a_script_names_decides(tmp_path: Path, text: str, *, expected: bool) -> None:
+    script = tmp_path / "train.py"
+    script.write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert zygote.names_library([str(script), "--lr", "kittrain"]) is expected
+    assert zygote.names_library(["-m", "package.train"])
+    assert not zygote.names_library([str(tmp_path / "missing.py")])
+
+
 HOSTILE = {
     "PYTHONHASHSEED": "5",
     "PYTHONSAFEPATH": "1",

@@ -33,7 +33,7 @@ from kittrain.system.parent_death import die_with_parent
 from kittrain.system.reexec import reexec_reason
 from kittrain.torch_private.early import IMPORTED_AT_FIRST_STEP, read_log_level
 
-# Imported by training scripts.
+# What training scripts import of the library: 100 modules, half of all that a rank has.
 PRELOADED: Final = (
     "kittrain.rank.world.distributed",
     "kittrain.rank.world.evaluation",
@@ -42,6 +42,7 @@ PRELOADED: Final = (
 )
 # -P: modules in the working directory must not hide this package's
 COLD_COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.agent.processes.worker")
+PRELOAD_AFTER: Final = 10.0  # seconds of idleness, for a script that does not name the library
 IMPORT_TIMEOUT: Final = 300.0  # seconds for all imports, on a busy host with a cold cache
 START_TIMEOUT: Final = 30.0  # seconds for a rank to be forked
 CUDA_ERROR: Final = "an import has initialized CUDA, so forked processes could not use a GPU"
@@ -67,11 +68,12 @@ class ForkRequest:
 class Zygote:
     """The agent's side of the zygote; use it only from the agent's main thread."""
 
-    def __init__(self, supervision: Supervision | None = None) -> None:
+    def __init__(self, supervision: Supervision | None = None, *, library: bool = True) -> None:
         """Fork the zygote. The calling process must be single-threaded and a subreaper.
 
         Args:
             supervision: of the agent, whose successor the zygote is then.
+            library: import the trainer library before the first rank, and not when there is nothing else to do.
         """
         agent = os.getpid()
         parent_end, child_end = socket.socketpair()
@@ -79,7 +81,7 @@ class Zygote:
         if not self._pid:
             parent_end.close()
             try:
-                _serve(child_end, agent, supervision)
+                _serve(child_end, agent, supervision, library=library)
             except BaseException:  # noqa: BLE001  must not unwind into the agent's frames
                 traceback.print_exc()
             finally:
@@ -130,21 +132,26 @@ class Zygote:
         return answer
 
 
-def _serve(connection: socket.socket, agent: int, supervision: Supervision | None) -> None:
+def _serve(connection: socket.socket, agent: int, supervision: Supervision | None, *, library: bool) -> None:
     """Fork ranks until the agent exits; then take its place, if it has a supervisor that wants that."""
     show_as("kit-zygote")
     if not supervision:
         die_with_parent(agent)
     for number in (signal.SIGTERM, signal.SIGINT):  # they are meant for the agent
         signal.signal(number, signal.SIG_IGN)
-    imported_in = preload()
+    imported_in = preload(library=library)
     lines = LineStream(connection)
     usable = not cuda.initialized()
     if supervision and usable:
         supervision.stand_by()
     with suppress(ConnectionLost):  # the agent has closed the connection or exited
         lines.send({"error": "" if usable else CUDA_ERROR})
-        while request := lines.receive():
+        while True:
+            request = lines.receive(None if library else PRELOAD_AFTER)
+            if request is None:
+                preload()
+                library = True
+                continue
             middle = os.fork()
             if not middle:
                 _fork_rank(ForkRequest(**request), imported_in, lines, agent)
@@ -154,11 +161,22 @@ def _serve(connection: socket.socket, agent: int, supervision: Supervision | Non
         supervision.succeed()
 
 
-def preload() -> Mapping[str, str]:
+def names_library(command: Sequence[str]) -> bool:
+    """Whether a rank's command (see ``worker``) may import the trainer library: if it is a script, its text names it.
+
+    A script whose other files import it has it, too, from the zygote if that has been idle, else by itself.
+    """
+    try:
+        return command[0] == "-m" or b"kittrain" in Path(command[0]).read_bytes()
+    except OSError:  # the rank will tell
+        return False
+
+
+def preload(*, library: bool = True) -> Mapping[str, str]:
     """Import what ranks need, so that forks share it; returns the environment at import."""
     before = dict(os.environ)
     with without_gc(), cuda.avoid_initialization():
-        for name in (*PRELOADED, IMPORTED_AT_FIRST_STEP):
+        for name in (*(PRELOADED if library else ()), IMPORTED_AT_FIRST_STEP):
             with suppress(ImportError):  # a rank that needs it will fail with the same error
                 import_module(name)
         record_generators()
