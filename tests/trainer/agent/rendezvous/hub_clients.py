@@ -26,10 +26,10 @@ JOIN = {"type": "Join", "address": "127.0.0.1", "port": 4711}
 class HubThread:
     """A hub for two nodes: a context."""
 
-    def __init__(self, *, max_unauthenticated: int = 4096) -> None:
+    def __init__(self, *, max_unauthenticated: int = 4096, heartbeat_timeout: float = 30.0) -> None:
         self.warnings: list[str] = []
         membership = Membership(min_nodes=2, max_nodes=2, last_call_timeout=1.0)
-        hang_detector = HangDetector(heartbeat_timeout=30.0, stop_timeout=30.0)
+        hang_detector = HangDetector(heartbeat_timeout=heartbeat_timeout, stop_timeout=30.0)
         hub = Hub(KEY, membership, hang_detector, settings=RendezvousSettings(), warn=self.warnings.append)
         hub._server._max_unauthenticated = max_unauthenticated
         self._listener = port.listen("127.0.0.1", 0)

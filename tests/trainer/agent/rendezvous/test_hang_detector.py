@@ -51,6 +51,13 @@ class Round:
         return True
 
 
+def test_a_node_that_has_waited_for_the_round_is_not_silent_when_that_begins() -> None:
+    job = Round()
+    job.detector.begin(job.nodes, 1000.0)
+    assert job.silent(1020.0) == []
+    assert job.silent(1020.1) == [0, 1]
+
+
 def test_a_node_with_running_ranks_is_lost_without_heartbeats() -> None:
     job = Round()
     job.detector.record_message(job.nodes[0], 19.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
@@ -155,6 +156,18 @@ def test_the_hub_survives_any_message(hub: HubThread, messages: list[Any], seed:
 
 def test_two_nodes_form_a_round(hub: HubThread) -> None:
     assert forms_rounds(hub)
+
+
+def test_a_node_that_has_waited_long_for_the_others_is_in_their_round() -> None:
+    """It sends no heartbeats while it waits. So is a spare, which may wait for days."""
+    with HubThread(heartbeat_timeout=2.0) as hub, HubClient(hub.address) as zero, HubClient(hub.address) as one:
+        register(zero, 0).send(JOIN)
+        time.sleep(2.5)
+        register(one, 1).send(JOIN)
+        assert (zero.receive()["type"], one.receive()["type"]) == ("Round", "Round")
+        one.send({"type": "Set", "values": {"key": "one's"}})
+        zero.send({"type": "Get", "keys": ["key"]})
+        assert zero.receive().get("values") == ["one's"]
 
 
 def test_messages_of_a_node_outside_the_round_are_ignored() -> None:

@@ -107,6 +107,19 @@ def test_assignments_follow_the_group_rank_and_rounds_only_grow(tmp_path: Path) 
     del store
 
 
+def test_a_node_that_has_taken_a_place_stands_by_no_longer(tmp_path: Path) -> None:
+    first, spare = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [first])
+    first.spares = (1,)
+    meet(port, "b", [first, spare])
+    first.stop()
+    report = report_in(tmp_path / "report.json")
+    assert (sorted(report["nodes"]), report.get("spares", [])) == (["0", "1"], [])
+    del store
+
+
 def test_a_warning_of_rank_0_is_reported(tmp_path: Path) -> None:
     leader = reporter(tmp_path, 0)
     port = free_port()

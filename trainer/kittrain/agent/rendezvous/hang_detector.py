@@ -43,6 +43,12 @@ class HangDetector:
         """A node has sent a message."""
         self._last_message[node] = now
 
+    def begin(self, group: Iterable[Node], now: float) -> None:
+        """A round was formed: its nodes send heartbeats from now on, which they did not while they waited for it."""
+        self.reset()
+        for node in group:
+            self.record_message(node, now)
+
     def remove(self, node: Node) -> None:
         """A node is gone."""
         self._last_message.pop(node, None)
@@ -50,7 +56,7 @@ class HangDetector:
         self._frozen.discard(node)
 
     def reset(self) -> None:
-        """A round was formed or has ended."""
+        """A round has ended."""
         self._stalled.clear()
         self._frozen.clear()
         self._clear_suspicion()

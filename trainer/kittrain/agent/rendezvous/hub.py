@@ -323,7 +323,7 @@ class Hub:
         for node in self._membership.finish():
             self._send(node, messages.JobFinished())
         if self._membership.form_round(now):
-            self._begin_round()
+            self._begin_round(now)
         self._hand_over()
         self._tell_spares()
         self._watch_quorum(now)
@@ -389,9 +389,9 @@ class Hub:
         if self._membership.group:
             self._spares = spares
 
-    def _begin_round(self) -> None:
+    def _begin_round(self, now: float) -> None:
         """Reset what was known of the last round, and send its nodes the new one."""
-        self._hang_detector.reset()
+        self._hang_detector.begin(self._membership.group, now)
         self._stragglers.reset()
         self._standstill.reset()
         self._told = ""

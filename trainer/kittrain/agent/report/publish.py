@@ -171,7 +171,7 @@ class Reporter:
         self._not_finite = self._background = ""
         self._explain(Failure(**agreed["departed"]) if agreed["departed"] else None)
         self.departures = Departures(round=self._round, size=group_size)
-        self._round_over, self._timings, self._slow, self.standstill = False, {}, set(), None
+        self._round_over, self._timings, self._slow, self.standstill, self.spares = False, {}, set(), None, ()
         self._measure_clock(store)
         self.history.joined(self._round, world=world, nodes=group_size)
         if group_rank == 0 and self._sink:
