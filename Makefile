@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery
+BENCHES := start loop step hooks snapshot planning model-file memory virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery cluster-recovery-spare
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -136,11 +136,12 @@ bench-logs: setup ## kitctl logs -f compared with stern and kubectl, on 64 pods 
 bench-recovery: setup ## Time from a fault to the next optimizer step, compared with torchrun; needs root; resumable
 bench-recovery-spare: setup ## The same with a node that stands by; needs root; resumable
 bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and a lost machine on the test cluster; resumable
+bench-cluster-recovery-spare: setup ## The same for a deleted pod, with one that stands by; resumable
 bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
 # A benchmark's module, in whichever folder: recovery -> bench.recovery.recovery.
 module = $(subst /,.,$(basename $(wildcard bench/$(1).py bench/*/$(1).py)))
-bench-recovery bench-recovery-spare bench-recovery-live bench-scale bench-cluster-recovery: MORE = $(if $(MINUTES),--minutes $(MINUTES))
+bench-recovery bench-recovery-spare bench-recovery-live bench-scale bench-cluster-recovery bench-cluster-recovery-spare: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m $(call module,$(subst -,_,$(@:bench-%=%))) $(MORE)

@@ -96,16 +96,31 @@ FAULTS = {
 }
 
 
-def main() -> None:
+# Table -> its systems and faults.
+SPARE_TABLE = "cluster-recovery-spare"
+TABLES = {
+    "cluster-recovery": (
+        [name for name, system in SYSTEMS.items() if not system.spares],
+        ["the agent is killed", "the pod is deleted", "the machine is lost"],
+    ),
+    SPARE_TABLE: (
+        ["kitctl", "kitctl, spare", "torchrun, Indexed Job", "torchrun, PyTorchJob"],
+        ["the pod is deleted", "the pod is deleted, no grace"],
+    ),
+}
+
+
+def main(table: str = "cluster-recovery") -> None:
     """Measure, and write the table."""
+    all_systems, all_faults = TABLES[table]
     parser = argparse.ArgumentParser("bench.cluster.cluster_recovery", description=__doc__)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after the job that exceeds them")
-    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=list(FAULTS), help="what to inject")
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="what to measure")
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=all_faults, help="what to inject")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=all_systems, help="what to measure")
     parser.add_argument("--trials", type=int, default=TRIALS, help="of each fault in each system")
     args = parser.parse_args()
     deadline = time.monotonic() + 60 * args.minutes
-    trials = [Trial(**one) for one in earlier("cluster-recovery")]
+    trials = [Trial(**one) for one in earlier(table)]
     with temporary_namespace() as namespace:
         for number in itertools.count():
             batch = next_batch(trials, args.systems, args.faults, args.trials)
@@ -113,7 +128,7 @@ def main() -> None:
                 return
             for trial in run_batch(*batch, namespace=namespace, name=f"r{number}"):
                 trials.append(trial)
-                publish(trials, list(FAULTS), list(SYSTEMS))
+                publish(table, trials, all_faults, all_systems)
                 took = "dead" if trial.seconds is None else f"{trial.seconds:.2f} s"
                 print(f"  {trial.system}, {trial.fault}: {took}", flush=True)
 

@@ -21,7 +21,7 @@ Manifest = dict[str, Any]
 POLL_SECONDS = 0.05
 SPARE_SECONDS = 120.0  # until a lost pod has been replaced, and stands by
 MODULES = ("__init__", "cluster/__init__", "cluster/ranks", "cluster/torchrun", "recovery/__init__", "recovery/ranks")
-FILES = tuple(f"--sync=bench/{name}.py" for name in MODULES)
+FILES = tuple(f"--send=bench/{name}.py" for name in MODULES)
 COMMON = ("--snapshot-every", str(SNAPSHOT_EVERY), "--grace-period", "30s")
 ENV = {
     "GLOO_SOCKET_IFNAME": "eth0",
@@ -56,6 +56,7 @@ def as_a_job_set_does(made: Manifest) -> None:
 
 def _run_torchrun(template: Manifest, prefix: tuple[str, ...]) -> None:
     (container,) = template["spec"]["containers"]
+    container.pop("command", None)  # which brings the trainer
     container["args"] = [*prefix, "python", "-m", "bench.cluster.torchrun", TUNED, *TORCHRUN]
     container["env"] += [{"name": name, "value": value} for name, value in ENV.items()]
 
@@ -140,7 +141,7 @@ class ClusterJob:
         ending = time.monotonic() + SPARE_SECONDS
         while self.system.spares and time.monotonic() < ending:
             found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=SHELL).stdout)
-            states = {one["index"]: one["state"] for one in found["nodes"]}
+            states: dict[int, str] = {one["index"]: one["state"] for one in found["nodes"]}
             if "Spare" in states.values():
                 return next(node for node, state in states.items() if node and state == "Running")
             time.sleep(1.0)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pytest
+
+from bench.cluster import commands
 from bench.cluster.cluster_recovery import FAULTS, next_batch
-from bench.cluster.jobs import FILES, SYSTEMS, as_kubeflow_does, in_a_loop
+from bench.cluster.jobs import FILES, SYSTEMS, ClusterJob, as_kubeflow_does, in_a_loop
 from bench.cluster.table import Trial, row
 from bench.measure import ROOT
 
-KILLED, DELETED, LOST = FAULTS
+KILLED, DELETED, _, LOST = FAULTS
+ALL = [KILLED, DELETED, LOST]
 FIRST, SECOND, THIRD = list(SYSTEMS)[:3]
 
 
@@ -15,8 +20,17 @@ def round_of(*faults: str) -> list[Trial]:
     return [Trial(system=system, fault=fault, seconds=1.0) for system in SYSTEMS for fault in faults]
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_each_system_has_a_manifest(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "pushed", lambda image: image)
+    made = ClusterJob(system=SYSTEMS[name], namespace="team", name="run", nodes="3")._manifest()
+    text = json.dumps(made)
+    assert ('"bench.cluster.torchrun"' in text) == (SYSTEMS[name].loop == "plain")
+    assert ("kittrain.agent" in text) == (SYSTEMS[name].loop == "trainer")
+
+
 def test_a_job_gets_all_faults_of_its_shape_in_an_order_that_alternates() -> None:
-    assert next_batch([], list(SYSTEMS), list(FAULTS), 5) == (FIRST, [KILLED, DELETED])
+    assert next_batch([], list(SYSTEMS), ALL, 5) == (FIRST, [KILLED, DELETED])
     assert next_batch([*round_of(KILLED, DELETED)], list(SYSTEMS), [KILLED, DELETED], 5) == (FIRST, [DELETED, KILLED])
 
 
@@ -25,7 +39,7 @@ def test_systems_alternate_and_a_run_continues_where_the_last_one_stopped() -> N
     assert next_batch(done, list(SYSTEMS), [KILLED, DELETED], 5) == (THIRD, [KILLED, DELETED])
     rest = [one for one in round_of(KILLED, DELETED) if (one.system, one.fault) != (SECOND, DELETED)]
     assert next_batch(rest, list(SYSTEMS), [KILLED, DELETED], 5) == (SECOND, [DELETED])
-    assert next_batch(round_of(KILLED, DELETED), list(SYSTEMS), list(FAULTS), 5) == (FIRST, [LOST])
+    assert next_batch(round_of(KILLED, DELETED), list(SYSTEMS), ALL, 5) == (FIRST, [LOST])
 
 
 def test_it_ends_with_the_trials_wanted() -> None:
