@@ -214,7 +214,7 @@ class _Context:
         """The share of a row's steps that had been taken before."""
         if row.step is None:
             return 0.0
-        limit = self.lost.get(row.round, 0) if "SCRIPT" in row.phases else self.reached.get(row.round, 0)
+        limit = self.lost.get(row.round, 0) if row.of_own_loop else self.reached.get(row.round, 0)
         first = row.step - row.steps
         if row.step <= limit:
             return 1.0
@@ -224,7 +224,7 @@ class _Context:
         """Seconds of a row in which its ranks waited for the slowest rank of all nodes."""
         slowest = self._slowest[row.round]
         needed = slowest.until(row.time) - slowest.until(row.time - row.seconds)
-        own = sum(row.phases.get(phase, 0.0) for phase in BUSY) if "SCRIPT" not in row.phases else row.busy
+        own = sum(row.phases.get(phase, 0.0) for phase in BUSY) if not row.of_own_loop else row.busy
         most = sum(row.phases.get(phase, 0.0) for phase in SYNCHRONOUS)
         return min(max(needed - own, 0.0), most)
 
@@ -240,7 +240,7 @@ def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[i
     for log in logs:
         steps: dict[int, list[int]] = defaultdict(list)
         for row in log.rows:
-            if row.step and "SCRIPT" not in row.phases:
+            if row.step and not row.of_own_loop:
                 steps[row.round].append(row.step)
         for number, found in steps.items():
             anew = max((index for index, (one, other) in enumerate(pairwise(found), 1) if other < one), default=0)

@@ -120,7 +120,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "world-size": Metric("ranks", lambda row: row.world or None, show=_count, stairs=True, from_zero=True),
     "data-wait": Metric(
         "data wait, share of time",
-        lambda row: row.phases.get("DATA", 0.0) / row.seconds if row.steps and "SCRIPT" not in row.phases else None,
+        lambda row: row.phases.get("DATA", 0.0) / row.seconds if row.steps and not row.of_own_loop else None,
         show=lambda share: f"{share:.0%}",
         from_zero=True,
     ),

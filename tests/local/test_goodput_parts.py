@@ -97,7 +97,7 @@ def test_a_hang_is_idle_from_each_rank_s_last_movement_until_it_was_recognized(k
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_in_a_script_s_own_loop_the_fast_rank_waits_for_the_slow_one(kit: Kit) -> None:
+def test_in_a_script_s_own_loop_a_rank_waits_for_a_slow_one_and_for_one_that_evaluates(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()
     script = str(SCRIPTS / "own_loop.py")
@@ -105,5 +105,9 @@ def test_in_a_script_s_own_loop_the_fast_rank_waits_for_the_slow_one(kit: Kit) -
     found, seconds = account(kit, "own")
     assert_adds_up(found)
     fast, slow = (total(recorded(records, rank), "forward") for rank in range(2))
-    assert seconds["in steps"] == WITHIN(slow - fast, abs=LAST)
+    evaluation = total(recorded(records, 0), "evaluation")
+    assert seconds["evaluation"] == WITHIN(evaluation)
+    assert seconds["in steps"] == WITHIN(slow - fast + evaluation, abs=2.5)  # rows end within steps and evaluations
+    events = json.loads(kit.read("events", "own", "-o", "json"))["items"]
+    assert sum(one["seconds"] for one in events if one["what"] == "evaluated") == WITHIN(evaluation)
     assert seconds["training"] == WITHIN(2 * slow - (slow - fast), rel=0.1)

@@ -118,6 +118,11 @@ class Row(Record):
     epoch: int | None = None
     """The epoch, from 1."""
 
+    @property
+    def of_own_loop(self) -> bool:
+        """Whether the script has a loop of its own, of which less is known; all of a row may be an evaluation there."""
+        return "SCRIPT" in self.phases or self.phase == "SCRIPT"
+
 
 class Event(Record):
     """Something that happened once. What does not apply has its default."""

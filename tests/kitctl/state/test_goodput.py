@@ -172,6 +172,26 @@ def test_groups_whose_numbers_begin_anew_are_different_ones() -> None:
     assert told == [1, 2, 3, 4]
 
 
+def test_a_scripts_own_evaluation_is_no_step_of_the_librarys_and_others_wait_for_it() -> None:
+    def ranks(node: int, second: str, busy: float) -> list[Line]:
+        row = Row(
+            time=14.0, seconds=10.0, round=1, step=100, steps=100, phases={"SCRIPT": 10.0}, phase="SCRIPT", busy=10.0
+        )
+        return [
+            *agent(node),
+            Event(time=4.0, what="first step", round=1),
+            row,
+            replace(row, time=24.0, steps=0, phases={second: 10.0}, busy=busy),
+        ]
+
+    evaluates, waits = ranks(0, "EVALUATING", 10.0), ranks(1, "SCRIPT", 0.0)
+    found = goodput.account(job(evaluates, waits, nodes=2, end=24.0))
+    assert seconds(found)["evaluation"] == pytest.approx(10.0)
+    assert seconds(found)["waiting for a peer"] == pytest.approx(11.0)  # 1 s of it to form the group
+    assert seconds(found)["training"] == pytest.approx(20.0)
+    assert found.repeated_steps == 0
+
+
 def test_a_second_training_of_a_script_repeats_nothing() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *steps(22.0, 3)]
     two = [*agent(at=28.0), Event(time=30.0, what="first step", round=2), *steps(30.0, 10, number=2, first=20)]

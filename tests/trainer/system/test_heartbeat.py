@@ -54,6 +54,28 @@ def test_the_steps_of_a_scripts_own_loop_are_those_of_its_optimizer(tmp_path: Pa
     assert [beat.first[one] for one in (Phase.JOINING, Phase.PREPARING, Phase.SCRIPT)] == [100.0, 103.0, 105.0]
 
 
+def test_a_script_s_evaluations_are_no_part_of_the_next_step(tmp_path: Path, clock: list[float]) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+    writer.group_formed(2)
+    writer.optimizer_called(7)
+    writer.backward_began(4)
+    writer.backward_ended(4)
+    clock[0] += 5.0
+    writer.evaluation_begins()
+    clock[0] += 30.0
+    beat = HeartbeatState.read(file)
+    assert (beat.evaluated, beat.evaluating(clock[0])) == ((0.0, 105.0), 30.0)
+    writer.evaluation_ends()
+    clock[0] += 1.0
+    writer.backward_began(4)
+    writer.optimizer_called(7)
+    beat = HeartbeatState.read(file)
+    assert (beat.busy, beat.evaluated, beat.evaluating(clock[0])) == (1.0, (30.0, 0.0), 30.0)
+    HeartbeatWriter(file).beat(Phase.RESTORING)  # of the library's loop
+    assert HeartbeatState.read(file).evaluated == (0.0, 0.0)
+
+
 @pytest.mark.parametrize(
     ("calls", "steps"),
     [("GDGDGD", 3), ("DDDDDGDDDDDG", 10), ("DGDGEEE", 4), ("ABCABC", 2), ("A", 1), ("AAABBB", 5)],

@@ -69,7 +69,11 @@ _BEGUN_AT: Final = _CALL_AT + calls.SIZE
 # The last checkpoint that the script has saved after its first step: the step, and time.monotonic() when.
 _STORED: Final = struct.Struct("<Qd")
 _STORED_AT: Final = _BEGUN_AT + _BEGUN.size
-SIZE: Final = _STORED_AT + _STORED.size
+# The script's evaluations: seconds in those that have ended, and time.monotonic() when this one began; 0: none.
+_EVALUATED: Final = struct.Struct("<dd")
+_EVALUATED_AT: Final = _STORED_AT + _STORED.size
+SIZE: Final = _EVALUATED_AT + _EVALUATED.size
+_TOGETHER: Final = ((0, _NOW.size), (_EVALUATED_AT, _EVALUATED.size))  # what is written at once
 READS: Final = 3  # of a page that its rank changes meanwhile
 
 
@@ -137,6 +141,7 @@ class ScriptWriter:
         self._page = _open(file)
         self._calls = self._steps = self._group = self._loaded = self._timed = self._by_hand = 0
         self._busy = self._since = 0.0  # seconds; when the last backward pass ended
+        self._evaluated = self._evaluating = 0.0  # seconds; when this evaluation began
         self._collectives = 0  # when it ended
         self._exchanges = Exchanges()
         self._passes = 0
@@ -263,6 +268,18 @@ class ScriptWriter:
         if self._calls or self._by_hand:
             _STORED.pack_into(self._page, _STORED_AT, self._steps, time.monotonic())
 
+    def evaluation_begins(self) -> None:
+        """The script evaluates its model."""
+        self._evaluating = time.monotonic()
+        _EVALUATED.pack_into(self._page, _EVALUATED_AT, self._evaluated, self._evaluating)
+
+    def evaluation_ends(self) -> None:
+        """It trains it again. What the evaluation took does not count as the next step's."""
+        now = time.monotonic()
+        self._evaluated += now - self._evaluating
+        _EVALUATED.pack_into(self._page, _EVALUATED_AT, self._evaluated, 0.0)
+        self._since = now
+
     def _write(self) -> None:
         counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._exchanges.met
         _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
@@ -319,6 +336,8 @@ class HeartbeatState:
         begun: collectives that it had begun as its group, or its script, ended; 0: unknown.
         stored: the step and the moment, in ``time.monotonic()``, of the last checkpoint that a script with a loop of
             its own has saved; zeros: none.
+        evaluated: the seconds of the evaluations of a script with a loop of its own that have ended, and when the
+            current one began, in ``time.monotonic()``; 0: none.
     """
 
     beats: int
@@ -342,6 +361,7 @@ class HeartbeatState:
     call: Call = NO_CALL
     begun: int = 0
     stored: tuple[int, float] = (0, 0.0)
+    evaluated: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -383,6 +403,7 @@ class HeartbeatState:
             call=Call.read(page, _CALL_AT),
             begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],
             stored=_STORED.unpack_from(page, _STORED_AT) if updates else (0, 0.0),
+            evaluated=_EVALUATED.unpack_from(page, _EVALUATED_AT) if phase is Phase.SCRIPT else (0.0, 0.0),
             **seen,
         )
 
@@ -417,13 +438,18 @@ class HeartbeatState:
         ends = [*(moment for moment, _ in reached[1:]), now]
         return {phase: end - moment for (moment, phase), end in zip(reached, ends, strict=True)}
 
+    def evaluating(self, now: float) -> float:
+        """The seconds of its evaluations until now, in a loop of the script's own."""
+        ended, began = self.evaluated
+        return ended + (max(now - began, 0.0) if began else 0.0)
+
 
 def _settled(file: Path) -> bytes:
     """A page that no beat has changed while it was read, as far as that can be had."""
     page = file.read_bytes()
     for _ in range(READS):
         again = file.read_bytes()
-        if again[: _NOW.size] == page[: _NOW.size]:
+        if all(again[at : at + size] == page[at : at + size] for at, size in _TOGETHER):
             break
         page = again
     return page

@@ -285,6 +285,24 @@ def test_the_time_in_which_a_rank_waited_for_its_round_is_no_part_of_that(ranks:
     assert ranks.watch.phases() == {Phase.STARTING: 0.0, Phase.JOINING: 3.0, Phase.PREPARING: 1.0}
 
 
+def test_while_one_rank_evaluates_its_node_does(ranks: Ranks) -> None:
+    ranks.script_step(5.0)
+    ranks.hooks[0].evaluation_begins()
+    ranks.rest(20.0)
+    during = ranks.watch.evaluating
+    assert ranks.watch.phases()[Phase.EVALUATING] == pytest.approx(20.0)
+    assert ranks.watch.last[2] == pytest.approx(20.0)  # it is busy: ranks of other nodes wait for it
+    ranks.hooks[0].evaluation_ends()
+    ranks.hooks[1].evaluation_begins()
+    ranks.rest(10.0)
+    ranks.hooks[1].evaluation_ends()
+    ranks.script_step(2.0)
+    ranks.rest(1.0)
+    assert [during, ranks.watch.evaluating] == [True, False]
+    assert ranks.watch.phases()[Phase.EVALUATING] == pytest.approx(20.0)
+    assert sum(ranks.watch.phases().values()) == pytest.approx(38.0)
+
+
 def test_steps_of_the_librarys_loop_count_as_well(ranks: Ranks) -> None:
     for number in range(1, 20):
         ranks.step(number, 3.0)

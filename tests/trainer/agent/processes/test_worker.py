@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from kittrain.agent.hooks import script_hooks
+from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.agent.processes.worker import PACKAGE, lost_peers, main_spec, without_own_frames
 from kittrain.outcome.causes import cause_of
 from kittrain.system.heartbeat import ScriptWriter
@@ -130,7 +131,7 @@ def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward
     exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
     ignore = {"backward_began": lambda _: None, "backward_ended": lambda _: None}
     writer = SimpleNamespace(optimized=True, grouped=False, **ignore)
-    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer))
+    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer), ScriptEvaluations(list, list))
     with pytest.raises(RuntimeError) as caught:
         torchs.backward()
     place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"

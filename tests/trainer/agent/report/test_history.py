@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from kitjob import timeline
 from kitjob.report import RankProgress
 from kitjob.timeline import AgentState, Event, Row, Writer
+from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.report import history
 from kittrain.agent.report.history import History
 from kittrain.job.env import NodeEnv
 from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, ScriptWriter, prepare
+
+if TYPE_CHECKING:
+    from kittrain.agent.processes.rank_logs import RankLogs
+    from kittrain.agent.rendezvous.interface import Rendezvous
 
 
 def started(folder: Path, log: list[str]) -> tuple[History, NodeEnv, Path]:
@@ -128,6 +134,7 @@ class OneRank:
     """A rank as its heartbeat shows it."""
 
     moved = 0.0
+    evaluating = False
 
     def __init__(self, file: Path, began: float) -> None:
         self._file, self._began, self.read_at = file, began, began
@@ -179,6 +186,44 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
     assert saves(3) == [3]
     assert saves(2, 2) == [5]  # once
     assert sum(len(saves(1)) for _ in range(5000)) < 250
+
+
+def test_a_script_s_evaluations_are_rows_and_events_though_one_each_step_is_not_an_event_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    watch = RankWatch(cast("Rendezvous", None), cast("RankLogs", None), timeout=None, log=pytest.fail)
+    watch.begin({0: (os.getpid(), prepare(tmp_path / "heartbeat"))}, began=found.ranks_start())
+    script = ScriptWriter(tmp_path / "heartbeat")
+
+    def passes(seconds: float) -> None:
+        now[0] += seconds
+        watch.finish()
+        found.observe(watch, RankProgress)
+
+    script.optimizer_called(1)
+    for _ in range(100):
+        passes(3.0)
+        script.evaluation_begins()
+        passes(2.0)
+        script.evaluation_ends()
+        script.optimizer_called(1)
+    script.evaluation_begins()  # and ends in it
+    passes(1.0)
+    now[0] += 0.5
+    watch.finish()
+    found.ranks_end(watch, "stop")
+    lines = found._lines.take()
+    rows = [line for line in lines if isinstance(line, Row)]
+    assert [sum(row.phases.values()) for row in rows] == pytest.approx([row.seconds for row in rows])
+    assert rows[1].phases == pytest.approx({"EVALUATING": 2.0})
+    assert all(row.of_own_loop for row in rows)
+    events = [line for line in lines if isinstance(line, Event) and line.what == "evaluated"]
+    assert events[0].seconds == pytest.approx(2.0)
+    assert len(events) < 60
+    assert sum(event.seconds or 0 for event in events) == pytest.approx(201.5)
 
 
 def test_a_row_has_as_many_seconds_of_phases_as_have_passed_when_the_library_takes_over(

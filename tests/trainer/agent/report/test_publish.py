@@ -159,6 +159,7 @@ class SteppedRanks:
     loaded_file: ClassVar[None] = None
     saved: ClassVar[None] = None
     read_at: ClassVar[float] = 0.0
+    evaluating: ClassVar[bool] = False
     last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
     moved: ClassVar[float] = 0.0
     pids: ClassVar[list[int]] = []

@@ -30,6 +30,7 @@ from kittrain.agent.hooks import (
 from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.agent.hooks.last_call import LastCall
+from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import around_exchanges, collectives_begun, counts_collectives, on_default_group
@@ -55,21 +56,24 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     after_import(C10D, lambda module: init_method.redirect(module, started))
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
-        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer))
+        evaluations = ScriptEvaluations(writer.evaluation_begins, writer.evaluation_ends)
+        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations))
         after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
         after_import(C10D, lambda module: _watch_groups(module, writer))
-        after_import("torch.autograd", lambda module: _watch_backward(module, writer))
+        after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations))
+        after_import("torch.nn.modules.module", evaluations.watch)
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
 
 
-def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
+def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
 
     def called(optimizer: Any, _args: object, _kwargs: object) -> None:
         if not writer.optimized:
+            evaluations.trains(optimizer)
             writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
             if not OTHERS.isdisjoint(sys.modules):
                 writer.meets_otherwise()
@@ -79,7 +83,7 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter) -> None:
     module.register_optimizer_step_post_hook(called)
 
 
-def _watch_backward(module: ModuleType, writer: ScriptWriter) -> None:
+def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
     """Wrap what ``Tensor.backward`` calls: gradients are averaged in it, so ranks wait for each other there."""
     backward: Callable[..., Any] = module.backward
     running = False
@@ -91,6 +95,8 @@ def _watch_backward(module: ModuleType, writer: ScriptWriter) -> None:
         if running:  # within another one, as by activation checkpointing
             return backward(*args, **kwargs)
         running = True
+        if evaluations.pending:
+            evaluations.end()
         if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
             writer.trains(by_hand.size)
             writer.updated_by_hand(by_hand.count)

@@ -178,9 +178,9 @@ class NodeMetrics:
         """Steps have ended: their seconds are known, and so is whether they were taken before."""
         first = self._step is None or self._begun is None or step < self._step
         if first:
-            self._begun = 0 if "SCRIPT" in row.phases else step - max(row.steps, 1)
+            self._begun = 0 if row.of_own_loop else step - max(row.steps, 1)
         before = step - row.steps if first else int(self._step or 0)
-        limit = self._again if "SCRIPT" in row.phases else max(self._reached, self._again)
+        limit = self._again if row.of_own_loop else max(self._reached, self._again)
         taken = max(step - before, 1)
         repeated = min(max(limit - before, 0) / taken, 1.0)
         self._settle(repeated)

@@ -257,9 +257,24 @@ class RankWatch:
         return rank.still > (MIN_STEP_TIMEOUT if self._timeout is None else self._timeout) and _frozen(rank.pid)
 
     def phases(self) -> dict[Phase, float]:
-        """By phase, the seconds since the ranks were started, averaged over them, when they were last read."""
+        """By phase, the seconds since the ranks were started, averaged over them, when they were last read.
+
+        While one rank of a loop of the script's own evaluates, the others wait for it: that time is evaluation.
+        """
         found = [rank.beat.phases(self._began, self.read_at) for rank in self._ranks.values()]
-        return {phase: sum(one.get(phase, 0.0) for one in found) / len(found) for phase in set().union(*found)}
+        mean = {phase: sum(one.get(phase, 0.0) for one in found) / len(found) for phase in set().union(*found)}
+        if own := min(self._evaluated, mean.get(Phase.SCRIPT, 0.0)):
+            mean |= {Phase.SCRIPT: mean[Phase.SCRIPT] - own, Phase.EVALUATING: own}
+        return mean
+
+    @property
+    def _evaluated(self) -> float:
+        return max((rank.beat.evaluating(self.read_at) for rank in self._ranks.values()), default=0.0)
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether a rank evaluates."""
+        return any(rank.beat.phase is Phase.EVALUATING or rank.beat.evaluated[1] for rank in self._ranks.values())
 
     @property
     def last(self) -> tuple[Phase, int, float]:
@@ -267,7 +282,8 @@ class RankWatch:
         beats = [rank.beat for rank in self._ranks.values()]
         stillest = min(beats, key=lambda beat: beat.since)
         phase = Phase.STARTING if stillest.before(self._began) else stillest.phase
-        busy = max(0.0 if beat.before(self._began) else beat.busy for beat in beats)
+        times = (beat.busy + beat.evaluating(self.read_at) for beat in beats if not beat.before(self._began))
+        busy = max(times, default=0.0)
         return phase, max(beat.step for beat in beats), busy
 
     @property

@@ -30,7 +30,7 @@ QUEUED: Final = 4096  # lines that wait for the volume; the oldest are dropped
 CLOSE_TIMEOUT: Final = 3.0  # seconds to write the rest when the node ends
 BRIEF: Final = 300  # characters of a cause
 EVALUATION: Final = 0.05  # seconds from which on an evaluation is an event
-SELDOM: Final = 1 / 30  # of a node's time so far, that is at least between two checkpoints of a script's own
+SELDOM: Final = 1 / 30  # of a node's time so far, that is at least between two such events of a script's own loop
 
 
 class Ranks(Protocol):
@@ -49,6 +49,10 @@ class Ranks(Protocol):
     @property
     def last(self) -> tuple[Phase, int, float]:
         """The phase and the step of the rank that has been still for longest, and the busy seconds of the slowest."""
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether a rank evaluates."""
 
     @property
     def moved(self) -> float:
@@ -100,7 +104,9 @@ class History:
         self._snapshot: float | None = None  # when the last one was published
         self._saved: int | None = None  # its step
         self._stored = (0, 0.0)  # the step and the moment of a script's last checkpoint that is written
+        self._read: Callable[[], RankProgress] | None = None
         self._evaluated = 0.0
+        self._told_evaluation = float("-inf")  # when one was told last
         self.last_step = 0.0  # when one was last seen
         self._loss, self._speed = Curve(), Curve()
         self._told: RecoveryTimings | int | None = None  # the recovery, or the round with lost steps
@@ -195,6 +201,7 @@ class History:
         sums = self._row
         if sums is None or (ranks.read_at < sums.at + ROW_SECONDS and not (now and ranks.read_at > sums.at)):
             return
+        self._read = read
         phases, (phase, step, busy) = ranks.phases(), ranks.last
         known = read() if read else None
         self._first_step(ranks, sums)
@@ -219,7 +226,7 @@ class History:
             if sums.first:
                 self._tell(lambda listener: listener.progress(known))
             self._snapshot_of(known)
-            self._evaluation(phase, phases)
+            self._evaluation(ranks, phases, own=phase is Phase.SCRIPT, ended=now)
 
     @property
     def trend(self) -> Trend:
@@ -236,7 +243,7 @@ class History:
     def ranks_end(self, ranks: Ranks, state: State, cause: str = "") -> None:
         """The ranks are to be stopped, or have ended."""
         if self._row is not None:
-            self.observe(ranks, now=True)
+            self.observe(ranks, self._read, now=True)
             self._moved = ranks.moved or None
             self.state(state, at=self._row.at, cause=cause)
             self._row = None
@@ -287,17 +294,23 @@ class History:
     def _stored_by(self, ranks: Ranks) -> None:
         """A script may save as often as it likes, and twice for a checkpoint, if it renames what it has written."""
         (step, at), (last, before) = ranks.stored, self._stored
-        least = max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))
-        if at > before + least and (step != last or not step):
+        if at > before + self._seldom(at) and (step != last or not step):
             self._stored = (step, at)
             self.event("snapshot", at=at, step=step or None, round=self._round, cause="saved by the script")
 
-    def _evaluation(self, phase: Phase, phases: Mapping[Phase, float]) -> None:
+    def _seldom(self, at: float) -> float:
+        return max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))
+
+    def _evaluation(self, ranks: Ranks, phases: Mapping[Phase, float], *, own: bool, ended: bool) -> None:
+        """A script's own loop may evaluate in each step: then one event has the seconds of many evaluations."""
         spent = phases.get(Phase.EVALUATING, 0.0)
-        if phase is not Phase.EVALUATING and spent > self._evaluated + EVALUATION:
+        soon = own and ranks.read_at < self._told_evaluation + self._seldom(ranks.read_at)
+        if (ranks.evaluating or soon) and not (own and ended):
+            return
+        if spent > self._evaluated + EVALUATION:
             self.event("evaluated", seconds=spent - self._evaluated)
-        if phase is not Phase.EVALUATING:
-            self._evaluated = spent
+            self._told_evaluation = ranks.read_at
+        self._evaluated = spent
 
     def _at(self, moment: float | None) -> float:
         return self.now if moment is None else self._shift + moment
