@@ -54,7 +54,11 @@ def job_page(job: JobState, now: float, look: Look = PLAIN) -> list[str]:
     """One job, the most important first."""
     head = facts([row for row in _facts(job, now, look) if row[1]], look.width)
     cause = explain(job, now).cause
-    rows = [replace(one, reason="as above") if one.reason and says(cause, one.reason) else one for one in job.nodes]
+    told = (cause, shorter(job.reason, cause))
+    rows = [
+        replace(one, reason="as above") if one.reason and any(says(text, one.reason) for text in told) else one
+        for one in job.nodes
+    ]
     nodes = node_table(rows, now, wide=look.wide, width=look.width)
     failed = failure_lines(job.failure, cause)
     return [*head, "", *nodes, *([""] if failed else []), *failed]

@@ -148,6 +148,11 @@ def test_a_page_says_no_sentence_twice() -> None:
     assert "\n".join(page).count(waits) == 1
     assert page[1].split() == ["Phase", "Pending"]
     assert page[-1].endswith("as above")
+    scheduler = "Unschedulable: 0/4 nodes are available: 2 Insufficient nvidia.com/gpu, 2 Insufficient memory."
+    nodes = tuple(msgspec.structs.replace(node, index=index, reason=scheduler) for index in (0, 1))
+    page = job_page(replace(RUNNING, phase="Pending", reason=scheduler, nodes=nodes), now=200.0)
+    assert "\n".join(page).count("Insufficient memory") == 1, "also where the cause has words of its own"
+    assert page[2].startswith("Why")
 
 
 def test_status_shows_the_number_and_causes_of_failures() -> None:
