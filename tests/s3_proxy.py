@@ -29,7 +29,7 @@ class Fault:
         lost: the server handles it, and the connection ends without an answer.
         cut: the connection ends in the middle of the answer's body.
         replayed: the answer is this, from another time.
-        headers: these replace what the client has sent.
+        headers: these replace what the client has sent; an empty one is left out.
     """
 
     delay: float = 0.0
@@ -122,7 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             upstream.putrequest(seen.method, seen.path, skip_host=True, skip_accept_encoding=True)
             for name, value in {**seen.headers, **changed}.items():
-                upstream.putheader(name, value)
+                if changed.get(name) != "":
+                    upstream.putheader(name, value)
             upstream.endheaders(seen.body)
             answer = upstream.getresponse()
             content = answer.read()

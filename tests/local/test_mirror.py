@@ -15,6 +15,8 @@ import pytest
 import torch
 
 from kitctl.targets.local.folder import state_home
+from kittrain.rank.snapshots.mirror.store import Store
+from kittrain.rank.snapshots.mirror.writing import read_index
 from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, undisturbed
 from tests.local.test_metrics import free_port, samples, until
@@ -77,6 +79,18 @@ def assert_the_bucket_is_seen(kit: Kit) -> None:
     assert "nothing was copied there" in kit.run("snapshots", "list", f"{URL}/other", exit_code=1)
 
 
+def assert_a_rehearsal_disturbs_nobody(kit: Kit, words: tuple[str, ...], where: tuple[str, ...]) -> None:
+    """A copy of the prefix is continued by another job; the run that wrote the prefix still has it."""
+    there, copy = Store(URL), Store(f"{URL}-rehearsed")
+    owner = read_index(there)
+    for key in there.list(""):
+        copy.put(key, (there.read(key) or (b"",))[0])
+    kit.run("submit", "--name", "rehearsal", *where, "--continue", copy.url, "--wait", *words)
+    assert "has finished already" in kit.run("logs", "rehearsal")
+    assert read_index(there) == owner
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", copy.url)
+
+
 @pytest.mark.wide
 @pytest.mark.usefixtures("reached")
 def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
@@ -96,6 +110,7 @@ def test_another_cluster_goes_on_exactly_where_a_lost_one_was(
     assert_each_sample_counts_once(kit.snapshots("second"), records, ORDER, epochs=EPOCHS)
     assert f"proved: {EPOCHS} epochs" in kit.run("audit", "second")
     assert_the_bucket_is_seen(kit)
+    assert_a_rehearsal_disturbs_nobody(kit, words, where)
     alone = undisturbed(TOY, tmp_path, ranks=2)
     ours, theirs = (torch.load(at / "model.pt", weights_only=True) for at in (kit.snapshots("second"), alone))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
