@@ -121,6 +121,11 @@ class TemplateValues(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.security.service_account or (self.name if self.spec.security.report_status else "")
 
     @property
+    def asks_the_server(self) -> bool:
+        """Whether the pods ask the API server, as their service account."""
+        return self.spec.security.report_status or bool(self.spec.policy.drain_taints)
+
+    @property
     def exit_codes(self) -> Mapping[str, int]:
         """The agent's exit codes by outcome, for this kind of job."""
         return self.kind.exit_codes

@@ -120,6 +120,15 @@ def test_roles_of_a_namespace_and_of_the_cluster() -> None:
     assert "ClusterRoleBinding/kitctl-user" not in found
 
 
+def test_pods_read_nodes_only_where_a_namespace_says_so() -> None:
+    found = objects(namespaces={"team-a": {"nodeTaints": True}, "team-b": {"nodeTaints": False}, "team-c": None})
+    assert granted(found["ClusterRole/kitctl-node-taints"]) == rights.of(rights.OF_PODS, ())
+    binding = found["ClusterRoleBinding/kitctl-node-taints"]
+    assert binding["roleRef"]["name"] == "kitctl-node-taints"
+    assert names(binding["subjects"]) == ["Group system:serviceaccounts:team-a"]
+    assert not [key for key in objects(namespaces={"team-b": {"nodeTaints": False}}) if "node-taints" in key]
+
+
 def names(subjects: Iterable[Object]) -> list[str]:
     return [f"{one['kind']} {'/'.join(filter(None, (one.get('namespace'), one['name'])))}" for one in subjects]
 

@@ -98,6 +98,9 @@ CapabilityName: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", ex
 LabelKey: TypeAlias = Annotated[str, Meta(pattern=rf"^{_KEY}$", max_length=317, examples=("topology.example/rack",))]
 LabelValue: TypeAlias = Annotated[str, Meta(pattern=rf"^({_WORD})?$", examples=("rack-7",))]
 TaintKey: TypeAlias = Annotated[str, Meta(pattern=rf"^({_KEY})?$", max_length=317, examples=("dedicated",))]
+LeavingTaint: TypeAlias = Annotated[
+    str, Meta(pattern=rf"^{_KEY}$", max_length=317, examples=("karpenter.sh/disrupted",))
+]
 ResourceName: TypeAlias = Annotated[
     str,
     Meta(

@@ -17,6 +17,7 @@ from kitjob.fields import (
     IndexUrl,
     LabelKey,
     LabelValue,
+    LeavingTaint,
     Meta,
     MirrorUrl,
     ObjectName,
@@ -252,6 +253,9 @@ class Policy(Record):
     ] = ""
     """Who announces that a machine is about to be taken away: the metadata service of ``aws``, ``gcp`` or ``azure``, or
     a URL. Each node asks it every 5 s, and is drained at once. Empty: only SIGTERM does."""
+    drain_taints: Sent[tuple[LeavingTaint, ...]] = ()
+    """Keys of taints that say the same of a Kubernetes node, such as ``karpenter.sh/disrupted``. Each pod reads its
+    node every 5 s, for which its ServiceAccount needs the right (``nodeTaints`` of charts/platform)."""
 
     @property
     def grow_seconds(self) -> int | None:

@@ -43,6 +43,18 @@ annotations: {helm.sh/resource-policy: keep}
 {{- $found | uniq | toJson }}
 {{- end }}
 
+{{/* The pods of namespaces that may read Kubernetes nodes, as a JSON list of subjects. */}}
+{{- define "platform.nodeReaders" -}}
+{{- $found := list }}
+{{- range $namespace, $one := .Values.namespaces }}
+{{- if dig "nodeTaints" false ($one | default dict) }}
+{{- $group := printf "system:serviceaccounts:%s" $namespace }}
+{{- $found = append $found (dict "apiGroup" "rbac.authorization.k8s.io" "kind" "Group" "name" $group) }}
+{{- end }}
+{{- end }}
+{{- $found | toJson }}
+{{- end }}
+
 {{/* A RoleBinding or ClusterRoleBinding. Takes context, name, namespace (none: of the cluster), role and subjects. */}}
 {{- define "platform.binding" }}
 ---

@@ -65,7 +65,8 @@ from them is in the document (`training-job.document`).
       "survivors": "restart",
       "grow": "auto",
       "growEvery": "30s",
-      "interruptionNotice": ""
+      "interruptionNotice": "",
+      "drainTaints": []
     },
     "metrics": {
       "enabled": false,

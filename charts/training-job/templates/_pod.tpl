@@ -20,7 +20,7 @@ spec:
   subdomain: {{ $job.name | toJson }}
   {{- end }}
   enableServiceLinks: false
-  automountServiceAccountToken: {{ .Values.security.reportStatus }}
+  automountServiceAccountToken: {{ or .Values.security.reportStatus (gt (len .Values.policy.drainTaints) 0) }}
   {{- with $job.serviceAccount }}
   serviceAccountName: {{ . | toJson }}
   {{- end }}

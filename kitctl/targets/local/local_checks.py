@@ -46,6 +46,7 @@ IGNORED: Final = (
     "scheduling",
     "metrics.from",
     "policy.ttl",
+    "policy.drainTaints",
     "security.profile",
     "security.runAsUser",
     "security.fsGroup",

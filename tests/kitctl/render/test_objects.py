@@ -18,8 +18,8 @@ from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
 from kitjob.fields import Kind
 from kitjob.names import EXIT_CODES, SECRET_KEY
-from kitjob.record import Record
-from kitjob.sections import Scheduling, Security, Snapshots
+from kitjob.record import Record, replace
+from kitjob.sections import Policy, Scheduling, Security, Snapshots
 from tests import fast_yaml
 from tests.conftest import Golden
 from tests.kitctl.rendered import document_in, document_of, job_of, mounts_of, of_kind, pod_in, pod_of
@@ -277,6 +277,8 @@ def test_each_run_of_a_pytorchjob_has_its_own_id() -> None:
 def test_without_reports_pods_have_no_account() -> None:
     spec = JobSpec(name="job", security=Security(report_status=False))
     assert pod_of(spec)["automountServiceAccountToken"] is False
+    asking = replace(spec, policy=Policy(drain_taints=("leaving",)))
+    assert pod_of(asking)["automountServiceAccountToken"] is True
     assert "serviceAccountName" not in pod_of(spec)
     kinds = {thing["kind"] for thing in render.manifests(spec)}
     assert not kinds & {"ServiceAccount", "Role", "RoleBinding", "ConfigMap"}

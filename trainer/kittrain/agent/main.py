@@ -31,7 +31,7 @@ from kittrain.agent.report.history import CLOSE_TIMEOUT, History
 from kittrain.agent.report.last_step import report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
-from kittrain.agent.rounds.interruption import HOLD, InterruptionWatch, Source
+from kittrain.agent.rounds.interruption import HOLD, InterruptionWatch, sources_of
 from kittrain.agent.setup.host_info import share_cores
 from kittrain.agent.setup.memory import memory_folder
 from kittrain.agent.setup.pip_install import RequirementsError, RequirementsUnavailableError
@@ -200,8 +200,8 @@ def _hold(node: NodeEnv, drain: Drain, watch: InterruptionWatch | None) -> Endin
 
 
 def _interruption_watch(node: NodeEnv, drain: Drain) -> InterruptionWatch | None:
-    kind = node.job.policy.interruption_notice
-    return InterruptionWatch(Source(kind), drain, partial(log, node.node_index)) if kind else None
+    sources = sources_of(node)
+    return InterruptionWatch(sources, drain, partial(log, node.node_index)) if sources else None
 
 
 def _supervise(

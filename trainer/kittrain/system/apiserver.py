@@ -81,6 +81,14 @@ class ApiServer:
         """
         return self._send("GET", f"{group}/namespaces/{self._mounted('namespace')}/{resource}/{name}")
 
+    def node(self, name: str) -> dict[str, Any]:
+        """Read a Kubernetes node, which is in no namespace.
+
+        Raises:
+            ApiError: it could not be read.
+        """
+        return self._send("GET", f"api/v1/nodes/{name}")
+
     def patch(self, group: str, resource: str, name: str, change: Mapping[str, Any]) -> dict[str, Any]:
         """Apply a JSON merge patch to an object.
 

@@ -70,6 +70,8 @@ QUEUEING: Final = (
     Use("show a job's place in its queue", {"Workload": ("list",), "PendingWorkloads/pendingworkloads": ("get",)}),
     Use("suspend, resume, restart, cancel in a queue", {"Workload": ("get", "list", "patch", "delete")}),
 )
+# What a job's pods do themselves, where an administrator lets them.
+OF_PODS: Final = (Use("drain a node by its taints", {"Node": ("get",)}),)
 # In the whole cluster; what a user may not read is not checked.
 CLUSTER_WIDE: Final = (
     Use("check GPUs and images", {"Node": ("list",)}),

@@ -16,7 +16,11 @@ import pytest
 from kitjob import document
 from kitjob.run import RunFacts
 from kittrain.agent.rounds import interruption
-from kittrain.agent.rounds.interruption import NoAnswerError, Source
+from kittrain.agent.rounds.drain import Drain
+from kittrain.agent.rounds.interruption import InterruptionWatch, NoAnswerError, Source, Taints, sources_of
+from kittrain.job.env import NodeEnv
+from kittrain.system.apiserver import ApiServer
+from tests.trainer import kubernetes
 from tests.trainer.nodes import SCRIPTS, Nodes
 from tests.trainer.settings import job
 
@@ -168,6 +172,74 @@ def test_a_service_that_hangs_is_waited_for_for_a_moment_only(cloud: Cloud, monk
     monkeypatch.setattr(_Handler, "do_GET", lambda _: time.sleep(1))
     with pytest.raises(NoAnswerError, match="timed out"):
         Source(cloud.url).notice()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[kubernetes.ApiServer, ApiServer]]:
+    """A fake API server, and the account of a pod that reaches it."""
+    with kubernetes.serving(kubernetes.identity_in(tmp_path), tmp_path, monkeypatch) as found:
+        yield found, ApiServer(account=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("taints", "notice"),
+    [
+        (None, ""),
+        ([], ""),
+        ([{"key": "other", "effect": "NoSchedule"}], ""),
+        ([{"key": "other"}, {"key": "leaving", "value": "soon", "effect": "PreferNoSchedule"}], "taint leaving"),
+    ],
+)
+def test_a_taint_of_the_node_announces_its_end(
+    server: tuple[kubernetes.ApiServer, ApiServer], taints: Any, notice: str
+) -> None:
+    fake, account = server
+    fake.objects["/api/v1/nodes/worker-1"] = {"spec": {} if taints is None else {"taints": taints}}
+    assert Taints("worker-1", ["leaving", "unseen"], account).notice() == notice
+
+
+def test_without_the_right_to_read_nodes_the_fix_is_told(server: tuple[kubernetes.ApiServer, ApiServer]) -> None:
+    fake, account = server
+    fake.objects["/api/v1/nodes/worker-1"] = {"spec": {}}
+    fake.status = 403
+    with pytest.raises(NoAnswerError, match=r"status 403; fix: .*nodeTaints of charts/platform"):
+        Taints("worker-1", ["leaving"], account).notice()
+    fake.status = 500
+    with pytest.raises(NoAnswerError, match=r"status 500$"):
+        Taints("worker-1", ["leaving"], account).notice()
+
+
+def test_each_source_that_is_silent_is_told_once_and_hides_no_other() -> None:
+    class Silent:
+        key = "policy.drainTaints"
+
+        def notice(self) -> str:
+            raise NoAnswerError("gone")
+
+    class Loud:
+        key = "policy.interruptionNotice"
+
+        def notice(self) -> str:
+            return "it goes"
+
+    said: list[str] = []
+    watch = InterruptionWatch([Silent(), Loud()], Drain(), said.append)
+    assert watch.now() == watch.now() == "this machine is about to be taken away (it goes)"
+    assert said == ["warning: policy.drainTaints has no answer: gone"]
+
+
+def test_only_pods_ask_for_taints_and_nobody_unasked() -> None:
+    def keys(local_addr: str | None, **settings: Any) -> list[str]:
+        return [one.key for one in sources_of(NodeEnv(job=job(**settings), local_addr=local_addr))]
+
+    taints = {"policy__drain_taints": ["leaving"]}
+    assert keys("10.0.0.1") == []
+    assert keys("10.0.0.1", **taints) == ["policy.drainTaints"]
+    assert keys("127.0.0.1", **taints) == []
+    assert keys("10.0.0.1", policy__interruption_notice="aws", **taints) == [
+        "policy.interruptionNotice",
+        "policy.drainTaints",
+    ]
 
 
 def spec(nodes: Nodes, **settings: Any) -> Mapping[str, str]:

@@ -9,6 +9,8 @@ Sources (``policy.interruptionNotice``):
 - ``azure``: the scheduled events of Azure's metadata service, of this machine: 30 s and more.
 - a URL: status 200 with a text other than ``FALSE`` or ``NONE`` is a notice, which the text's first line explains.
 
+And Kubernetes itself, before it deletes pods: a taint of the node, by the keys of ``policy.drainTaints``.
+
 Why: decision 58.
 """
 
@@ -16,21 +18,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kittrain.agent.rounds.drain import Drain
+from kittrain.job.env import NodeEnv
+from kittrain.system.apiserver import ApiError, ApiServer, DeniedError
 
 INTERVAL: Final = 5.0  # seconds between two questions: what AWS recommends
 TIMEOUT: Final = 2.0  # seconds for an answer
 MOST_BYTES: Final = 65_536  # of an answer
 MOST_TEXT: Final = 100  # characters of an answer that are shown
 HOLD: Final = 30.0  # seconds that a node waits which begins on such a machine: its replacement may land there again
+LOOPBACK: Final = "127.0.0.1"
 NONE: Final = frozenset({"", "FALSE", "NONE"})
 
 AWS: Final = "http://169.254.169.254"
@@ -43,13 +48,58 @@ class NoAnswerError(OSError):
     """The metadata service does not answer, or refuses to."""
 
 
+class Announcer(Protocol):
+    """Who announces a machine's end."""
+
+    key: str
+    """Of the job, that named it."""
+
+    def notice(self) -> str:
+        """What is announced; empty: nothing.
+
+        Raises:
+            NoAnswerError: it cannot be known.
+        """
+
+
+class Taints:
+    """The taints of a Kubernetes node.
+
+    Args:
+        node: its name.
+        keys: of taints that announce its end.
+        server: that has it.
+    """
+
+    key = "policy.drainTaints"
+
+    def __init__(self, node: str, keys: Collection[str], server: ApiServer | None = None) -> None:
+        self._node = node
+        self._keys = frozenset(keys)
+        self._server = server or ApiServer()
+
+    def notice(self) -> str:
+        """As of ``Announcer``, such as ``taint karpenter.sh/disrupted``."""
+        try:
+            found = self._server.node(self._node)
+        except DeniedError as error:
+            fix = "an administrator lets the pods of this namespace read nodes: nodeTaints of charts/platform"
+            raise NoAnswerError(f"node {self._node}: {error}; fix: {fix}") from error
+        except ApiError as error:
+            raise NoAnswerError(f"node {self._node}: {error}") from error
+        taints = found.get("spec", {}).get("taints") or []
+        return next((f"taint {one['key']}" for one in taints if one["key"] in self._keys), "")
+
+
 class Source:
-    """Where notices come from.
+    """Where a cloud's notices come from.
 
     Args:
         kind: ``aws``, ``gcp``, ``azure`` or a URL.
         base: the cloud's metadata service, instead of its usual address.
     """
+
+    key = "policy.interruptionNotice"
 
     def __init__(self, kind: str, base: str = "") -> None:
         self._kind = kind
@@ -116,20 +166,20 @@ class InterruptionWatch:
     """Begins a drain when the machine's end is announced.
 
     Args:
-        source: of notices.
+        sources: of notices.
         drain: of this node.
-        log: is told of a notice, and once that the source does not answer.
+        log: is told of a notice, and once that a source does not answer.
     """
 
-    def __init__(self, source: Source, drain: Drain, log: Callable[[str], None]) -> None:
-        self._source = source
+    def __init__(self, sources: Collection[Announcer], drain: Drain, log: Callable[[str], None]) -> None:
+        self._sources = sources
         self._drain = drain
         self._log = log
-        self._silent = False
+        self._silent: set[str] = set()
 
     def now(self) -> str:
         """Why this machine is no place to begin on; empty: it is one, as far as is known."""
-        notice = self._ask()
+        notice = next(filter(None, map(self._ask, self._sources)), "")
         return f"this machine is about to be taken away ({notice})" if notice else ""
 
     def start(self) -> None:
@@ -144,16 +194,26 @@ class InterruptionWatch:
                 return
             time.sleep(INTERVAL)
 
-    def _ask(self) -> str:
+    def _ask(self, source: Announcer) -> str:
         try:
-            notice = self._source.notice()
+            notice = source.notice()
         except NoAnswerError as error:
-            if not self._silent:
-                self._log(f"warning: policy.interruptionNotice has no answer: {error}")
-            self._silent = True
+            if source.key not in self._silent:
+                self._log(f"warning: {source.key} has no answer: {error}")
+            self._silent.add(source.key)
             return ""
-        self._silent = False
+        self._silent.discard(source.key)
         return notice
+
+
+def sources_of(node: NodeEnv) -> list[Announcer]:
+    """Whom a node asks; nobody unless its job says so. On this machine there are no Kubernetes nodes."""
+    policy, found = node.job.policy, list[Announcer]()
+    if policy.interruption_notice:
+        found.append(Source(policy.interruption_notice))
+    if policy.drain_taints and node.local_addr != LOOPBACK:
+        found.append(Taints(node.host, policy.drain_taints))
+    return found
 
 
 def _ask(
