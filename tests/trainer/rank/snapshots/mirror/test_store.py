@@ -96,6 +96,17 @@ def test_a_server_that_is_not_there(s3: S3, url: str, monkeypatch: pytest.Monkey
         Store(url, s3.environ(f"http://127.0.0.1:{free_port()}")).read("a")
 
 
+@pytest.mark.parametrize("endpoint", ["not-a-url", "http://", "store:9000", "http://a b", "ftp://store"])
+def test_an_endpoint_that_is_no_address_is_told(endpoint: str) -> None:
+    with pytest.raises(MirrorError, match=r"AWS_ENDPOINT_URL: .* is no address; fix: give one"):
+        Store("s3://bucket/run", {"AWS_ENDPOINT_URL": endpoint})
+
+
+@pytest.mark.parametrize("endpoint", ["http://store:9000", "https://s3.example/path", "http://[::1]:9000"])
+def test_an_endpoint_that_is_one(endpoint: str) -> None:
+    assert Store("s3://bucket/run", {"AWS_ENDPOINT_URL": endpoint}).url == "s3://bucket/run"
+
+
 def test_without_the_library_the_fix_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(MirrorError, match=r"needs the Python package obstore.*fix: add obstore to the requirements"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ TIMES: Final = {"connect_timeout": "5s", "timeout": "60s"}
 KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
 OTHER_VERSION: Final = '"0123456789abcdef0123456789abcdef"'  # that no object has
 PROBES: Final = ".probe"  # where a check writes, until it has ended
+_ADDRESS: Final = re.compile(r"https?://[\w.-]+(:\d+)?(/\S*)?|https?://\[[0-9a-fA-F:]+\](:\d+)?(/\S*)?")
 MISSING: Final = (
     "snapshots.mirror needs the Python package obstore, which this image does not have; fix: add obstore to the "
     "requirements of the job (requirements in the job file), or install kittrain[mirror] in the image"
@@ -72,6 +74,8 @@ class Store:
         self.url = url
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
         endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL", "")
+        if endpoint and not _ADDRESS.fullmatch(endpoint):  # the library would panic
+            raise MirrorError(f"AWS_ENDPOINT_URL: {endpoint!r} is no address; fix: give one, as in http://store:9000")
         given: dict[str, Any] = {
             key: environ[f"AWS_{key.upper()}"] for key in KEYS if environ.get(f"AWS_{key.upper()}")
         }
