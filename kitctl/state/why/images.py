@@ -7,6 +7,10 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 _PULL: Final = r"(?:ErrImagePull|ImagePullBackOff)\b.*?"
+_ANEW: Final = (
+    "crictl rmi IMAGE on that machine (HOST in kitctl status), so that it is pulled anew; or kubectl cordon it, and "
+    "kitctl restart"
+)
 IMAGES: Final = Family(
     "Images",
     "Pending",
@@ -20,6 +24,29 @@ IMAGES: Final = Family(
             r"exec format error|processors of another kind",
             "the image is for another kind of processor than the machine's",
             "an image for both kinds, or scheduling.nodeSelector: {{kubernetes.io/arch: ...}}",
+        ),
+        # What containerd says of its own store comes before the registry's answers: it also ends with "not found".
+        Rule(
+            r"content digest sha256:\w+: not found|failed to get reader from content store"
+            r"|parent snapshot \S+ does not exist",
+            "a part of the image is missing in the machine's store of images",
+            _ANEW,
+        ),
+        Rule(
+            r"(?:ErrImagePull|ImagePullBackOff|CreateContainerError)\b.*no space left on device",
+            "the machine's disk has no room for the image",
+            "crictl rmi --prune on that machine (HOST in kitctl status); or kubectl cordon it, and kitctl restart",
+        ),
+        Rule(
+            _PULL
+            + r"(?:unexpected EOF|invalid tar header|gzip: invalid|unexpected commit digest|failed size validation)",
+            "the image arrives damaged, or cut short",
+            f"where it stays so: {_ANEW}; if all machines say so, push the image again",
+        ),
+        Rule(
+            _PULL + r"unexpected media type (\S+)",
+            "the registry, or a proxy before it, answers with {0}, and not with the image",
+            "check the image's name, and what answers there: curl -I https://REGISTRY/v2/ on that machine",
         ),
         Rule(
             _PULL + r"(?:unauthorized|denied|forbidden|authentication required|no basic auth)",
