@@ -109,6 +109,9 @@ def _requirements(spec: JobSpec, sources: Sources) -> Iterator[Mount]:
 
 
 def _snapshots(spec: JobSpec) -> Mount:
+    if spec.snapshots.in_memory:
+        memory = {"medium": "Memory", "sizeLimit": spec.snapshots.size}
+        return Mount(name="snapshots", path=spec.snapshots.path, kind="emptyDir", source=memory)
     if not spec.snapshots.shared:
         return Mount(name="snapshots", path=spec.snapshots.path, kind="ephemeral", source=_own_volume(spec))
     return Mount(

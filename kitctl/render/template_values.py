@@ -9,6 +9,7 @@ import msgspec
 
 from kitctl import kinds
 from kitctl.base import names
+from kitctl.base.quantity import amount
 from kitctl.code.code_tree import SentFolder, Sources
 from kitctl.kinds import JobKind
 from kitctl.render import environment, object_metadata
@@ -21,6 +22,7 @@ from kitjob.durations import seconds
 from kitjob.names import AUTO, DEFAULT_IMAGE
 from kitjob.sections import EnvSource
 
+MIB: Final = 1 << 20
 # Default requests. A pod without requests is evicted first when memory runs short.
 DEFAULT_REQUESTS: Final = {"cpu": "100m", "memory": "512Mi"}
 
@@ -183,12 +185,25 @@ def template_values(
 
 
 def resources(spec: JobSpec) -> dict[str, dict[str, str]]:
-    """Requests and limits of a pod. Kubernetes itself sets a missing request to the limit."""
+    """Requests and limits of a pod. Kubernetes itself sets a missing request to the limit.
+
+    Snapshots in memory count as the pod's, in both.
+    """
     gpus = {spec.gpu_resource: str(spec.gpus_per_node)} if spec.gpus_per_node else {}
     limits = {**spec.resources.limits, **gpus}
-    defaults = {name: amount for name, amount in DEFAULT_REQUESTS.items() if name not in limits}
+    defaults = {name: few for name, few in DEFAULT_REQUESTS.items() if name not in limits}
     amounts = {"requests": {**defaults, **spec.resources.requests, **gpus}, "limits": limits}
+    if spec.snapshots.in_memory:
+        amounts = {part: _with_memory(given, spec.snapshots.size) for part, given in amounts.items()}
     return {part: given for part, given in amounts.items() if given}
+
+
+def _with_memory(amounts: Mapping[str, str], more: str) -> dict[str, str]:
+    """Amounts with more memory, if they have any: in MiB if that is a whole number, else in bytes."""
+    if "memory" not in amounts:
+        return dict(amounts)
+    total = int(amount(amounts["memory"])) + int(amount(more))
+    return {**amounts, "memory": str(total) if total % MIB else f"{total // MIB}Mi"}
 
 
 def _env_from(source: EnvSource) -> dict[str, Any]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
+ENDS_ALL: Final = "the job's end, suspend, cancel, restart, a preemption of the whole job"
 MIRROR_SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -169,12 +170,16 @@ def _snapshots(spec: JobKeys) -> Iterator[Problem]:
 
 
 def _per_node(spec: JobKeys) -> Iterator[Problem]:
-    """What needs a folder that all nodes share."""
+    """What needs a folder that all nodes share, and what memory needs."""
+    storage = spec.snapshots.storage
+    if storage == "memory" and not spec.snapshots.mirror:
+        what = f"memory is gone once all pods have ended, and all snapshots with it: {ENDS_ALL}"
+        yield Problem.of("snapshots.storage", what, "set snapshots.mirror: s3://BUCKET/PREFIX, or another storage")
     if spec.snapshots.claim:
-        what = "is a folder that all nodes share, and with snapshots.storage: perNode each has its own"
+        what = f"is a folder that all nodes share, and with snapshots.storage: {storage} each has its own"
         yield Problem.of("snapshots.claim", what, "leave it out, or snapshots.storage: claim")
     if spec.snapshots.memory_every_steps:
-        what = "and snapshots.storage: perNode exclude each other"
+        what = f"and snapshots.storage: {storage} exclude each other"
         yield Problem.of("snapshots.memoryEverySteps", what, "take snapshots more often: snapshots.everySteps")
 
 

@@ -107,10 +107,22 @@ def snapshots_disabled(name: str) -> ConflictError:
     return ConflictError(f"{name!r} keeps no snapshots", fix="submit it with snapshots.enabled=true")
 
 
-def snapshots_on_nodes(name: str) -> ConflictError:
-    """A job whose nodes keep its snapshots on volumes of their own."""
-    what = f"the snapshots of {name!r} are on volumes of its nodes, each of which has a part"
-    return ConflictError(what, fix="kitctl status shows how far they are; with snapshots.mirror a bucket has them, too")
+def snapshots_on_nodes(name: str, mirror: str) -> ConflictError:
+    """A job whose nodes keep its snapshots on volumes of their own, or in memory.
+
+    Args:
+        name: of the job.
+        mirror: that has them, too; empty: there is none.
+    """
+    what = f"the snapshots of {name!r} are on its nodes, each of which has a part"
+    fix = f"ask for {mirror} instead of {name}" if mirror else "with snapshots.mirror a bucket has them, too"
+    return ConflictError(what, fix=f"kitctl status shows how far they are; {fix}")
+
+
+def snapshots_were_in_memory(name: str, mirror: str) -> ConflictError:
+    """A job that has no node left, whose memory had its snapshots."""
+    what = f"the snapshots of {name!r} were in its nodes' memory, and no node of it runs"
+    return ConflictError(what, fix=f"ask for {mirror} instead of {name}: all that it has published is there")
 
 
 def node_gone(node: int) -> ConflictError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from kitctl.targets.local import memory_folders
 from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, undisturbed
 from tests.s3 import serving
@@ -93,6 +95,47 @@ def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
         assert f"proved: {EPOCHS} epochs" in kit.run("audit", "s3://copies/run")
     newest = max(kit.snapshots("all").glob("node-*"), key=lambda one: (one / "model.pt").exists())
     assert_each_sample_counts_once(newest, records, ORDER, epochs=EPOCHS)
+
+
+@pytest.mark.timeout(900)  # it may build the server
+def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, epochs = "s3://copies/run", 2 * EPOCHS
+    workload = [*WORKLOAD[:2], str(epochs), *WORKLOAD[3:]]
+    with serving(tmp_path / "s3") as server:
+        server.bucket("copies")
+        for name, value in server.environ().items():
+            monkeypatch.setenv(name, value)
+        words = (*workload, "--step-time", "0.05")
+        memory = ("--set", "snapshots.storage=memory", "--set", f"snapshots.mirror={url}")
+        kit.run("submit", "--name", "light", "--nodes", "3", "--snapshot-every", "10", *memory, *words)
+        reached = 0
+        for node in (0, 2):  # each with its memory
+            reached = kit.until("light", partial(copied, reached + 20))["progress"]["step"]
+            os.killpg(kit.agent("light", node), signal.SIGKILL)
+        kit.until("light", partial(copied, reached + 20))
+        assert "comes from" not in kit.run("logs", "light"), "the other nodes had it"
+        parts = [link.resolve() for link in kit.snapshots("light").glob("node-*")]
+        assert len(parts) == 3
+        assert {part.parent for part in parts} == {memory_folders.ROOT}
+
+        kit.run("suspend", "light")
+        kit.until("light", lambda _: not any(part.exists() for part in parts))
+        stopped = kit.status("light")["progress"]["step"]
+        (newest, *_) = json.loads(kit.run("snapshots", "list", url, "-o", "json"))["items"]
+        assert newest["step"] == stopped, "the last step of a drained job was in memory only"
+        assert f"ask for {url} instead of light" in kit.run("snapshots", "list", "light", exit_code=2)
+        kit.run("resume", "light")
+        kit.run("wait", "light")
+
+        assert f"comes from {url}" in kit.run("logs", "light")
+        assert f"proved: {epochs} epochs" in kit.run("audit", url)
+        kit.run("snapshots", "export", url, "-o", str(kit.folder / "model.pt"))
+    alone = undisturbed(workload, kit.folder, ranks=3)
+    ours, theirs = (torch.load(at, weights_only=True) for at in (kit.folder / "model.pt", alone / "model.pt"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    assert not [*kit.snapshots("light").glob("node-*")]
 
 
 @pytest.mark.wide

@@ -107,14 +107,15 @@ class Snapshots(Record):
 
     enabled: bool = True
     """Whether to take snapshots; without, a restart begins at step 0."""
-    storage: Sent[Literal["claim", "perNode"]] = "claim"
+    storage: Sent[Literal["claim", "perNode", "memory"]] = "claim"
     """Where they are. ``claim``: in one folder that all nodes share. ``perNode``: each node has a volume of its own,
     with what its ranks write and copies of another node's part. No storage is shared, and any one node may be lost;
-    all volumes go with their pods."""
+    all volumes go with their pods. ``memory``: the same in each node's memory; it needs a ``mirror``."""
     claim: ObjectName = ""
     """An existing PersistentVolumeClaim. Empty: ``<name>-snapshots`` is created, and outlives the job."""
     size: Bytes = "10Gi"
-    """Size of the claim that is created."""
+    """Size of the claim that is created, or of each node's volume. With ``memory`` pods ask for so much more memory:
+    four times the training state."""
     storage_class: ObjectName = ""
     """Its storage class. Empty: the cluster's default."""
     access_mode: Literal["ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"] = "ReadWriteMany"
@@ -148,6 +149,11 @@ class Snapshots(Record):
     def shared(self) -> bool:
         """Whether the job has a claim for them, which all nodes mount."""
         return self.enabled and self.storage == "claim"
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether they are in the nodes' memory."""
+        return self.enabled and self.storage == "memory"
 
     @property
     def go_with_pods(self) -> bool:

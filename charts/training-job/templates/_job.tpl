@@ -81,6 +81,7 @@
   "needsTmp" (and (eq .Values.security.profile "restricted") .Values.security.readOnlyRoot)
   "serviceAccount" (.Values.security.serviceAccount | default (.Values.security.reportStatus | ternary $name ""))
   "sharesSnapshots" (and .Values.snapshots.enabled (eq .Values.snapshots.storage "claim"))
+  "snapshotsInMemory" (and .Values.snapshots.enabled (eq .Values.snapshots.storage "memory"))
   "claim" (.Values.snapshots.claim | default (printf "%s-snapshots" $name))
   "secretName" (empty .Values.security.rendezvousSecret | ternary "" (printf "%s-rendezvous" $name))
   "statusName" (printf "%s-status" $name)

@@ -195,6 +195,9 @@ spec:
     {{- if $job.sharesSnapshots }}
     - name: snapshots
       persistentVolumeClaim: {claimName: {{ $job.claim | toJson }}}
+    {{- else if $job.snapshotsInMemory }}
+    - name: snapshots
+      emptyDir: {medium: Memory, sizeLimit: {{ .Values.snapshots.size | toJson }}}
     {{- else if .Values.snapshots.enabled }}
     - name: snapshots
       ephemeral:
@@ -302,10 +305,29 @@ securityContext:
 {{- range $name, $_ := $limits }}
 {{- $defaults = omit $defaults $name }}
 {{- end }}
-{{- with merge (deepCopy .Values.resources.requests) $gpus $defaults }}
+{{- $requests := merge (deepCopy .Values.resources.requests) $gpus $defaults }}
+{{- if (include "training-job.job" . | fromJson).snapshotsInMemory }}
+{{- range list $requests $limits }}
+{{- if .memory }}
+{{- $_ := set . "memory" (include "training-job.sum" (list .memory $.Values.snapshots.size)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $requests }}
 requests: {{ . | toJson }}
 {{- end }}
 {{- with $limits }}
 limits: {{ . | toJson }}
 {{- end }}
+{{- end }}
+
+{{/* The sum of amounts of memory: in MiB if that is a whole number, else in bytes. */}}
+{{- define "training-job.sum" -}}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "P" 1000000000000000 "E" 1000000000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 }}
+{{- $total := 0 }}
+{{- range . }}
+{{- $unit := regexFind "[kMGTPE]i?$" (toString .) }}
+{{- $total = add $total (mulf (trimSuffix $unit (toString .) | float64) (get $factors $unit) | int64) }}
+{{- end }}
+{{- if mod $total 1048576 }}{{ $total }}{{ else }}{{ div $total 1048576 }}Mi{{ end }}
 {{- end }}

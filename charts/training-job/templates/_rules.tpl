@@ -181,11 +181,14 @@ volumes[{{ $number }}].mountPath: '{{ .mountPath }}' is relative; fix: begin it 
 {{- if and $job.sharesSnapshots (gt (int64 $job.allNodes) 1) (ne .accessMode "ReadWriteMany") }}
 snapshots.accessMode: {{ .accessMode }} cannot be mounted by {{ $job.allNodes }} nodes; fix: use ReadWriteMany, nodes: 1, or snapshots.storage: perNode
 {{- end }}
+{{- if and $job.snapshotsInMemory (not .mirror) }}
+snapshots.storage: memory is gone once all pods have ended, and all snapshots with it: the job's end, suspend, cancel, restart, a preemption of the whole job; fix: set snapshots.mirror: s3://BUCKET/PREFIX, or another storage
+{{- end }}
 {{- if and .enabled (not $job.sharesSnapshots) .claim }}
-snapshots.claim: is a folder that all nodes share, and with snapshots.storage: perNode each has its own; fix: leave it out, or snapshots.storage: claim
+snapshots.claim: is a folder that all nodes share, and with snapshots.storage: {{ .storage }} each has its own; fix: leave it out, or snapshots.storage: claim
 {{- end }}
 {{- if and .enabled (not $job.sharesSnapshots) .memoryEverySteps }}
-snapshots.memoryEverySteps: and snapshots.storage: perNode exclude each other; fix: take snapshots more often: snapshots.everySteps
+snapshots.memoryEverySteps: and snapshots.storage: {{ .storage }} exclude each other; fix: take snapshots more often: snapshots.everySteps
 {{- end }}
 {{- if not (hasPrefix "/" .path) }}
 snapshots.path: '{{ .path }}' is relative; fix: begin it with /

@@ -343,7 +343,8 @@ class ClusterTarget:
         if not folder:
             raise snapshots_disabled(store.name)
         if not job_facts.snapshot_claim(job):
-            raise snapshots_on_nodes(store.name)
+            mirror = documents.read_settings(job_facts.plain_environment(job)).snapshots.mirror
+            raise snapshots_on_nodes(store.name, mirror)
         self._warn(f"a helper pod reads claim {job_facts.snapshot_claim(job)}")
         return helper_pod.command_output(self.api, job, (*names.SNAPSHOTS, folder, *args), trainer)
 

@@ -21,7 +21,7 @@ from kitctl.spec import remarks as job_remarks
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission, mirrors
-from kitctl.targets.local import interpreter, launch
+from kitctl.targets.local import interpreter, launch, memory_folders
 from kitjob.document import written
 
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
@@ -90,6 +90,9 @@ def require_runnable(submission: Submission) -> None:
     _requirements(submission)
     _script(submission)
     _outputs(submission.spec)
+    if submission.spec.snapshots.in_memory and not memory_folders.ROOT.is_dir():
+        what = f"snapshots.storage: memory needs {memory_folders.ROOT}, which this machine lacks"
+        raise UnsupportedError(what, fix="snapshots.storage: claim or perNode")
     if submission.checks:
         with suppress(CheckWarning):  # a remark
             _syntax(submission)

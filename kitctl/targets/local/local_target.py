@@ -34,6 +34,7 @@ from kitctl.targets.conflicts import (
     no_snapshots,
     scale_notes,
     snapshots_disabled,
+    snapshots_were_in_memory,
 )
 from kitctl.targets.local import (
     code_store,
@@ -281,6 +282,8 @@ class LocalTarget:
             fix = f"see {self.state} for the snapshots of earlier jobs"
             raise no_snapshots(store.name, "on this machine", fix, lambda: self._names(store.namespace))
         python, library = (job.python, job.library) if job else (sys.executable, "")
+        if job and job.spec.snapshots.in_memory and not node_folders.are_there(snapshots):
+            raise snapshots_were_in_memory(store.name, job.spec.snapshots.mirror)
         if node_folders.are_there(snapshots):
             return _of_nodes(store.name, snapshots, args, partial(snapshot_tool.run, python, library))
         return snapshot_tool.run(python, library, snapshots, args)

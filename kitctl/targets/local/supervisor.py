@@ -17,13 +17,14 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from kitctl.targets.local import launch
+from kitctl.targets.local import launch, memory_folders
 from kitctl.targets.local.folder import JobFolder, NodeFolder, state_home
 from kitctl.targets.local.locks import acquire_lock
 from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
 from kitctl.targets.local.records import Runtime, Started
 from kitctl.targets.local.starting import Starter
 from kitctl.targets.local.supervisor_log import ENDED, STARTED, STARTING, stamped
+from kitjob import variables
 
 POLL_SECONDS = 0.1
 SHORT_LIVED_SECONDS = 20.0  # a loss after a longer life is not a consecutive one
@@ -78,6 +79,8 @@ class Supervisor:
         """The loop: observe, decide, act."""
         log(STARTED)
         self._loop()
+        if self.job.spec.snapshots.in_memory and (snapshots := launch.snapshot_dir(self.job.spec, state_home())):
+            memory_folders.remove_all(snapshots)
         log(ENDED)
 
     def _loop(self) -> None:
@@ -147,6 +150,8 @@ class Supervisor:
             return False  # retried in the next iteration
         if attempt > 1:
             self._kill_leftovers(node, attempt - 1)
+        if self.job.spec.snapshots.in_memory:
+            memory_folders.renew(Path(env[variables.KIT_SNAPSHOT_DIR]))
         node.path.mkdir(parents=True, exist_ok=True)
         node.log(attempt).touch()  # from here on the attempt counts, even if this process is killed
         self.starter.start(node, attempt, restarts=self.folder.desired.restarts, env=env)

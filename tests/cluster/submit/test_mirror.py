@@ -42,7 +42,7 @@ def test_a_job_goes_on_from_its_bucket_when_its_cluster_is_gone(tmp_path: Path) 
             *("--env", f"AWS_ENDPOINT_URL={server.url}", "--env", "AWS_REGION=us-east-1"),
         )
         with restricted_namespace() as first:
-            _add_credentials(first)
+            add_credentials(first)
             mirror = ("--set", f"snapshots.mirror={URL}")
             kitctl("submit", *job("run", first, *options, *mirror, *TOY, "--step-time", "0.2", image=TORCH_IMAGE))
             until_status("run", first, lambda state: state["mirror"] and (state["mirror"]["step"] or 0) >= 40)
@@ -51,7 +51,7 @@ def test_a_job_goes_on_from_its_bucket_when_its_cluster_is_gone(tmp_path: Path) 
             assert SECRET not in rendered
             kubectl("delete", "all,pvc", "--all", "-n", first, "--grace-period=0", "--force")
         with restricted_namespace() as second:
-            _add_credentials(second)
+            add_credentials(second)
             began = time.monotonic()
             kitctl("submit", *job("run", second, *options, "--continue", URL, *TOY, image=TORCH_IMAGE))
             state = until_status("run", second, lambda state: (state["progress"] or {}).get("resumedFrom"))
@@ -62,6 +62,6 @@ def test_a_job_goes_on_from_its_bucket_when_its_cluster_is_gone(tmp_path: Path) 
             assert (mirrored["step"], mirrored["behind"]) == (EPOCHS * ORDER.samples // ORDER.batch, 0)
 
 
-def _add_credentials(namespace: str) -> None:
+def add_credentials(namespace: str) -> None:
     words = (f"--from-literal=key={ACCESS}", f"--from-literal=secret={SECRET}")
     kubectl("create", "secret", "generic", "s3", "-n", namespace, *words)

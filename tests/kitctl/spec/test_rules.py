@@ -93,6 +93,14 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             "snapshots.memoryEverySteps: and snapshots.storage: perNode exclude each other; fix: take snapshots more",
         ),
         (
+            {"snapshots": Snapshots(storage="memory")},
+            "snapshots.storage: memory is gone once all pods have ended, and all snapshots with it: the job's end, ",
+        ),
+        (
+            {"snapshots": Snapshots(storage="memory", mirror="s3://bucket/run", claim="shared")},
+            "snapshots.claim: is a folder that all nodes share, and with snapshots.storage: memory each has its own",
+        ),
+        (
             {"snapshots": Snapshots(storage="perNode"), "outputs": "runs"},
             "outputs: needs the claim for snapshots; fix: snapshots.storage: claim",
         ),

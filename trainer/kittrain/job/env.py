@@ -53,6 +53,12 @@ class JobEnv:
         return self.snapshot_dir if self.job.snapshots.storage == "claim" else None
 
     @property
+    def writes_model(self) -> bool:
+        """Whether the end of training writes the model's file; not to memory, which is gone then: the mirror has it."""
+        snapshots = self.job.snapshots
+        return snapshots.model_file and self.snapshot_dir is not None and snapshots.storage != "memory"
+
+    @property
     def history_folder(self) -> Path | None:
         """Where the history of this run is: among its snapshots, else next to a report that is a file.
 

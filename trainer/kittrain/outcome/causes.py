@@ -243,7 +243,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="ValueError: Can't find a valid checkpoint at out/checkpoint-10",
     ),
     Cause(
-        r"^OwnFolderError: snapshots\.storage: perNode",
+        r"^OwnFolderError: snapshots\.storage: (?:perNode|memory)",
         fix="snapshots.storage: claim, whose folder all nodes share; or train with kittrain.Training or kittrain.Run "
         "(docs/trainer.md), whose snapshots have copies on other nodes",
         seen="OwnFolderError: snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training alone",

@@ -123,6 +123,8 @@ def _storage(api: Api, spec: JobSpec) -> str:
     if not spec.snapshots.enabled:
         raise CheckWarning("without snapshots a restart begins at step 0", fix="set snapshots.enabled=true")
     preflight.check_storage(api, spec)
+    if spec.snapshots.in_memory:
+        return f"{spec.snapshots.size} of each node's memory, and {spec.snapshots.mirror}"
     if not spec.snapshots.shared:
         return "each node can have a volume of its own, as far as the API server knows"
     claim = spec.snapshots.claim or names.snapshots_name(spec.name)

@@ -167,7 +167,8 @@ def remark(api: Api, spec: JobSpec, pod: Mapping[str, float]) -> str:
     Only for a job that says what it needs. It is no error: nodes may be added on demand.
     """
     labels = spec.scheduling.node_selector
-    if not (labels or spec.resources.requests or spec.resources.limits):
+    asks = spec.resources.requests or spec.resources.limits or spec.snapshots.in_memory
+    if not (labels or asks):
         return ""
     with suppress(Forbidden):
         nodes = [node for page in api.pages("Node", NODES_A_PAGE) for node in page]
@@ -178,6 +179,8 @@ def remark(api: Api, spec: JobSpec, pod: Mapping[str, float]) -> str:
 
 def check_storage(api: Api, spec: JobSpec) -> None:
     """Refuse a claim or storage class that the job's nodes could not share, or have. Raises as ``check`` does."""
+    if spec.snapshots.storage == "memory":
+        return
     if not spec.snapshots.shared:
         _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
         return
@@ -201,7 +204,7 @@ def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
         what = f"the cluster has no storage class {name!r}" if name else "the cluster has no default storage class"
         there = f"there {'are' if len(classes) > 1 else 'is'} {', '.join(classes)}" if classes else "there are none"
         raise UsageError(f"snapshots.storageClass: {what}; {there}", fix=HOW_TO_SHARE)
-    if spec.all_nodes > 1 and classes[name]["provisioner"] in DISKS:
+    if spec.snapshots.shared and spec.all_nodes > 1 and classes[name]["provisioner"] in DISKS:
         what = f"class {name!r} provides disks ({classes[name]['provisioner']}) that one node at a time can mount"
         raise UsageError(f"snapshots.storageClass: {what}, but the job has {spec.nodes}", fix=HOW_TO_SHARE)
 

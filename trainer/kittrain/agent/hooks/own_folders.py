@@ -16,7 +16,7 @@ from kittrain.job.variables import EnvError
 MANAGER: Final = "kittrain.rank.snapshots.manager"
 STEPS: Final = 5  # of optimizers, so that a step that only makes their state is none
 REFUSED: Final = (
-    "snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training and kittrain.Run alone, and this "
+    "snapshots.storage: {} keeps copies of the snapshots of kittrain.Training and kittrain.Run alone, and this "
     "script trains without them: what it saves would be lost with its node; fix: snapshots.storage: claim, or train "
     "with one of the two (docs/trainer.md)"
 )
@@ -35,7 +35,7 @@ def watch(module: ModuleType, environ: Mapping[str, str]) -> None:
     """
     if not _apart(environ):
         return
-    left = STEPS
+    left, storage = STEPS, rank_env(environ).job.snapshots.storage
 
     def called(*_: Any) -> None:
         nonlocal left
@@ -44,7 +44,7 @@ def watch(module: ModuleType, environ: Mapping[str, str]) -> None:
             return
         handle.remove()
         if not getattr(sys.modules.get(MANAGER), "used", False):
-            raise OwnFolderError(REFUSED)
+            raise OwnFolderError(REFUSED.format(storage))
 
     handle = module.register_optimizer_step_post_hook(called)
 

@@ -24,6 +24,7 @@ from kittrain.system.import_path import with_packages
 
 COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.peers")
 MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.mark
+POLL: Final = 0.05
 AGAIN: Final = 2.0  # seconds until one that has ended is started again
 PURPOSE: Final = b"copies on peers\0"
 Log = Callable[[str], None]
@@ -49,7 +50,7 @@ class CopiesProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._round: bytes = b""
-        self._stopped = False
+        self._stopped = self._settling = False
         self.address = ""
 
     def listen(self, address: str) -> None:
@@ -81,12 +82,22 @@ class CopiesProcess:
     @property
     def report(self) -> CopiesReport | None:
         """How far it is; None: it has not begun."""
-        folder = self._node.snapshot_dir
-        with suppress(OSError, ValueError):
-            facts = typed.parse((folder / MARK).read_bytes()) if folder else {}
-            if facts.get("run") == self._node.run_id:
-                return CopiesReport(**{name: facts[name] for name in CopiesReport.__fields__ if name in facts})
+        facts = self._facts()
+        if facts.get("run") == self._node.run_id:
+            return CopiesReport(**{name: facts[name] for name in CopiesReport.__fields__ if name in facts})
         return None
+
+    def settle(self, timeout: float) -> None:
+        """Nothing more is published here: wait until the mirror's node has what it needs of it, as time allows."""
+        process = self._process
+        if process is None or not self._round or self._settling:
+            return
+        self._settling = True
+        assert process.stdin
+        process.stdin.close()
+        until = time.monotonic() + timeout
+        while process.poll() is None and time.monotonic() < until and self._facts().get("settled") != process.pid:
+            time.sleep(POLL)
 
     def stop(self) -> None:
         """End it."""
@@ -94,6 +105,12 @@ class CopiesProcess:
         if self._process:
             self._process.kill()
             self._process.wait()
+
+    def _facts(self) -> Mapping[str, Any]:
+        folder = self._node.snapshot_dir
+        with suppress(OSError, ValueError):
+            return dict(typed.parse((folder / MARK).read_bytes())) if folder else {}
+        return {}
 
     def _start(self) -> None:
         assert self._listener
@@ -107,5 +124,5 @@ class CopiesProcess:
 
     def _tell(self, lines: bytes) -> None:
         if self._process and self._process.stdin:
-            with suppress(OSError):  # it has ended, and is started again
+            with suppress(OSError, ValueError):  # it has ended, and is started again; or nothing more is to be told
                 self._process.stdin.write(lines)

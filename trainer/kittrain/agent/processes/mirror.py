@@ -7,6 +7,7 @@ in a traceback. What it uploads it finds in the folder; how far it is, it writes
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ AGAIN: Final = 10.0  # seconds until one that has crashed is started again
 FINISH: Final = 300.0  # seconds for what is left when the job ends
 FINISH_FAILING: Final = 20.0  # the same, if it did not succeed lately
 POLL: Final = 0.2
+HELD: Final = ".mirroring"  # folder there, of what is being uploaded: kittrain.rank.snapshots.mirror.uploading
 USED: Final = ".mirror"  # file in the snapshot folder: which run has used which mirror
 Log = Callable[[str], None]
 
@@ -136,6 +138,8 @@ class MirrorProcess:
             self._process.kill()
             self._process.communicate()
             self._process = None
+            if folder := self._node.snapshot_dir:
+                shutil.rmtree(folder / HELD, ignore_errors=True)
 
 
 def _start(node: NodeEnv, *words: str) -> subprocess.Popen[str]:

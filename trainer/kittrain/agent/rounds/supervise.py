@@ -17,7 +17,7 @@ from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 from kitjob.report import CopiesReport, MirrorReport
 from kittrain.agent.processes.copies import CopiesProcess
 from kittrain.agent.processes.kept_ranks import KeptRanks
-from kittrain.agent.processes.mirror import MirrorProcess
+from kittrain.agent.processes.mirror import FINISH, MirrorProcess
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.ranks import Starter
 from kittrain.agent.processes.zygote import Zygote
@@ -112,12 +112,12 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
-            self._finish_mirror()
+            self._finish_mirror(gather=ending.outcome != "retryable")
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
-            self._finish_mirror()
+            self._finish_mirror(gather=True)
             self._reporter.ended(error.ending)
             return error.ending
         else:
@@ -125,16 +125,26 @@ class Supervisor:
         finally:
             if self._kept:
                 self._kept.stop()  # they wait for a round that does not come
-            self._finish_mirror()
+            self._finish_mirror(gather=self._drain.requested)
             self._reporter.stop()
             if self._copies:
                 self._copies.stop()
 
-    def _finish_mirror(self) -> None:
-        """Have what is published copied, within the grace period if this node is drained."""
-        if self._mirror:
-            left = self._node.grace_period - KILL_RESERVE - self._drain.age()
-            self._mirror.finish(max(left, 1.0) if self._drain.requested else None)
+    def _finish_mirror(self, *, gather: bool) -> None:
+        """Have what is published copied, within the grace period if this node is drained.
+
+        Args:
+            gather: wait until rank 0's node has this one's part of the newest snapshot: what is here may go with it.
+        """
+        if not self._mirror:
+            return
+        if self._copies and gather:
+            self._copies.settle(self._left() / 2 if self._drain.requested else FINISH)
+        self._mirror.finish(self._left() if self._drain.requested else None)
+
+    def _left(self) -> float:
+        """Seconds until a drained node has to end."""
+        return max(self._node.grace_period - KILL_RESERVE - self._drain.age(), 1.0)
 
     def _check_host(self) -> Ending | None:
         node, accelerated = self._node, may_have_accelerator()
@@ -228,9 +238,8 @@ class Supervisor:
 
     def _hand_over(self, rendezvous: Rendezvous) -> None:
         """Have the others meet at another node's hub before this one's ends: their next round would be lost with it."""
-        left = self._node.grace_period - KILL_RESERVE - self._drain.age()
         with suppress(*LOST):
-            rendezvous.hand_over(timeout=min(max(left, 1.0), HAND_OVER_TIMEOUT))
+            rendezvous.hand_over(timeout=min(self._left(), HAND_OVER_TIMEOUT))
 
     def _connect(self, backend: HubBackend, deadline: float) -> Ending | None:
         """Connect to node 0, or end to make room for it."""

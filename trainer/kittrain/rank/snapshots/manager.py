@@ -2,7 +2,7 @@
 
 Every rank writes its part of a snapshot in the background, and rank 0 publishes it once all parts are on disk. If some
 rank does not see rank 0's folder, rank 0 writes everything; that needs a replicated state. With ``snapshots.storage:
-perNode`` each node has a folder of its own: one rank of each publishes what its ranks have written.
+perNode`` or ``memory`` each node has a folder of its own: one rank of each publishes what its ranks have written.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ class SnapshotManager:
 
     def _bring_newest(self, nodes: NodeFolders) -> None:
         """Have all shards of the newest snapshot on rank 0's node, which makes the model file of them."""
-        if not self._world.env.job.snapshots.model_file:
+        if not self._world.env.writes_model:
             return
         for newest in self._of_rank_0(self._chain.manifest):
             try:

@@ -79,3 +79,9 @@ def test_the_last_finite_one_is_kept_whatever_else_is(env: dict[str, Any]) -> No
         91,
     ]
     assert 30 not in kept(RankEnv(job=JobKeys(snapshots=Snapshots(keep=2, **env))), [*finite, *broken, at(90), at(91)])
+
+
+def test_memory_keeps_no_more_than_a_run_may_resume_from() -> None:
+    env = RankEnv(job=job(snapshots__keep=3, snapshots__keep_every=10, snapshots__keep_best="max:accuracy"))
+    run = [at(10, accuracy=0.9), at(20, accuracy=0.5), replace(at(30), not_finite="the loss is nan")]
+    assert [one.step for one in Retention(env, least=True).expired(run)] == [10]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import threading
@@ -243,3 +244,32 @@ def test_one_that_begins_a_round_before_the_directory_waits_for_it(tmp_path: Pat
         assert nodes[1].mark is None
         nodes[0].keeper.begin(Round(number=7, places=places))
         wait(lambda: copied(nodes, saved.step))
+
+
+def settled(node: Node) -> bool:
+    return node.mark is not None and node.mark.settled == os.getpid()
+
+
+def test_a_node_is_needed_until_the_one_that_mirrors_has_all_of_the_newest(tmp_path: Path) -> None:
+    nodes = [Node(tmp_path, index, whole=True) for index in range(2)]
+    nodes[1].server.refuses = True
+    begin(nodes)
+    saved = publish(nodes, tmp_path / "whole", manifest())
+    for node in nodes:
+        node.keeper.finish()
+    wait(lambda: bool(nodes[0].log))
+    assert not settled(nodes[1]), "what it has is nowhere else"
+    nodes[1].server.refuses = False
+    wait(lambda: all(map(settled, nodes)))
+    assert nodes[0].held()[saved.name] == (0, 1)
+
+
+def test_a_node_is_needed_no_more_once_the_others_are_in_a_later_round(tmp_path: Path) -> None:
+    nodes = [Node(tmp_path, index, whole=True) for index in range(2)]
+    begin(nodes)
+    nodes[0].server.refuses = nodes[1].server.refuses = True
+    publish(nodes, tmp_path / "whole", manifest())
+    wait(lambda: nodes[1].mark is not None)
+    begin(nodes[:1], 2)
+    nodes[1].keeper.finish()
+    wait(lambda: settled(nodes[1]))

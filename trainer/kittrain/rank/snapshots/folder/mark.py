@@ -26,6 +26,7 @@ class Mark:
         copied_digest: of its manifest.
         sent: bytes that were sent to others.
         warning: why it does not go on; empty: it does.
+        settled: id of the process that others need no more, as all that is here is where it is to be; 0: they do.
     """
 
     run: str = ""
@@ -36,6 +37,7 @@ class Mark:
     copied_digest: str = ""
     sent: int = 0
     warning: str = ""
+    settled: int = 0
 
 
 def read(folder: Path, run: str) -> Mark | None:

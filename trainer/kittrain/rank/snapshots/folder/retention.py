@@ -26,12 +26,17 @@ K = TypeVar("K", bound=Retained)
 
 
 class Retention:
-    """The retention policy that the environment sets."""
+    """The retention policy that the environment sets.
 
-    def __init__(self, env: RankEnv) -> None:
-        self._last = env.job.snapshots.keep
-        self._every = env.job.snapshots.keep_every
-        self._better, _, self._metric = env.job.snapshots.keep_best.partition(":")
+    Args:
+        env: its environment.
+        least: keep only what a run may resume from, as in memory; the mirror keeps the others.
+    """
+
+    def __init__(self, env: RankEnv, *, least: bool = False) -> None:
+        given = env.job.snapshots
+        self._last, self._every = (1, None) if least else (given.keep, given.keep_every)
+        self._better, _, self._metric = ("" if least else given.keep_best).partition(":")
 
     def expired(self, snapshots: Sequence[K]) -> list[K]:
         """The snapshots that may be deleted, given a run's snapshots in order."""

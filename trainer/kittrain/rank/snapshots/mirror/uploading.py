@@ -6,16 +6,19 @@ goes first: one that is replaced before its turn is not missed.
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kitjob import timeline, typed
 from kitjob.report import MirrorReport
+from kittrain.rank.snapshots.files import shards
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder import snapshot
 from kittrain.rank.snapshots.folder.held import of_manifest
@@ -32,6 +35,7 @@ from kittrain.rank.snapshots.mirror.errors import (
 from kittrain.rank.snapshots.mirror.writing import Mirror
 from kittrain.system import files
 
+HELD: Final = ".mirroring"  # kittrain.agent.processes.mirror
 INTERVAL: Final = 1.0  # seconds between two looks at the folder
 RETRY: Final = 10.0  # the same, after a failure
 FAILURES: Final = (MirrorError, MirrorDamagedError, MirrorUnavailableError, OSError)
@@ -98,7 +102,8 @@ class Uploader:
             return True
         manifest = left[0]
         try:
-            entry = self._mirror.add(self.folder, manifest, self.retention, self._names)
+            with self._held(manifest) as folder:
+                entry = self._mirror.add(folder, manifest, self.retention, self._names)
             self._sent += entry.size
             history = self.folder / timeline.FOLDER / self.run
             paths = sorted(history.iterdir()) if history.is_dir() else []
@@ -113,6 +118,26 @@ class Uploader:
         left, self._told = self._left(self._mirror), ""
         self._tell(self._mirror, left)
         return not left
+
+    @contextmanager
+    def _held(self, manifest: Manifest) -> Iterator[Path]:
+        """The folder to upload a snapshot from.
+
+        Where nodes have folders of their own, another process prunes this one's, and might always be faster: its files
+        have a second name then.
+        """
+        if not self.gathers:
+            yield self.folder
+            return
+        held = self.folder / HELD
+        shutil.rmtree(held, ignore_errors=True)
+        try:
+            (held / manifest.name).mkdir(parents=True)
+            for name in (snapshot.MANIFEST, *map(shards.name, range(len(manifest.shards)))):
+                os.link(self.folder / manifest.name / name, held / manifest.name / name)
+            yield held
+        finally:
+            shutil.rmtree(held, ignore_errors=True)
 
     def _left(self, mirror: Mirror) -> list[Manifest]:
         """The run's snapshots that the mirror does not have, the newest first."""

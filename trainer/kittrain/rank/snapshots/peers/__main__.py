@@ -1,6 +1,7 @@
-"""``python -P -m kittrain.rank.snapshots.peers``: what each agent runs next to it to keep copies; ends with stdin.
+"""``python -P -m kittrain.rank.snapshots.peers``: what each agent runs next to it to keep copies.
 
 The first line on stdin is the run's key, in hexadecimal digits; each further one is a round of the ranks, as JSON.
+After the end of stdin nothing more is published here, and others may still need what there is: the agent ends it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -27,10 +29,11 @@ from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
 
 NICE: Final = 5  # training goes first
+LONGEST: Final = 900.0  # seconds after the end of stdin, if no agent is left to end it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Keep copies until the end of stdin."""
+    """Keep copies until the agent ends this."""
     line = argparse.ArgumentParser(prog="python -m kittrain.rank.snapshots.peers", description=__doc__)
     line.add_argument("--parent", type=int, required=True, help="process id that this ends with")
     line.add_argument("--listener", type=int, required=True, help="descriptor of the socket to accept from")
@@ -45,13 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     key = bytes.fromhex(sys.stdin.buffer.readline().decode())
     say = partial(log, env.node_index)
     server = Server(socket.socket(fileno=options.listener), key, env.snapshot_dir, lambda text: say(f"warning: {text}"))
+    retention = Retention(env, least=env.job.snapshots.in_memory)
     keeper = Keeper(
         node=env.node_index,
         folder=env.snapshot_dir,
         server=server,
         open=partial(connect, key=key),
         run=env.run_id,
-        archive=Archive(env.snapshot_dir, run=env.run_id, retention=Retention(env), log=say),
+        archive=Archive(env.snapshot_dir, run=env.run_id, retention=retention, log=say),
         whole=bool(env.job.snapshots.mirror),
         log=say,
     )
@@ -59,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     threading.Thread(target=keeper.keep, daemon=True).start()
     for told in sys.stdin.buffer:
         keeper.begin(typed.load(Round, told))
+    keeper.finish()
+    time.sleep(LONGEST)
     return 0
 
 

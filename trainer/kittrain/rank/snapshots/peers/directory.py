@@ -31,6 +31,7 @@ class Plan:
         wanted: copies that there should be.
         name: of the snapshot to fetch from, and digest of its manifest.
         tasks: what to fetch of it.
+        gathered: whether the node that is to hold all shards has those of the newest, or there is no such node.
         copied: the newest that has all its copies: it may not be deleted; whatever is older and has expired may.
         lost: older ones, by name and digest, that lack shards: nothing can be made of them.
         behind: copies do not keep up, so that not all that is newer than ``copied`` can stay.
@@ -43,6 +44,7 @@ class Plan:
     name: str = ""
     digest: str = ""
     tasks: tuple[Task, ...] = ()
+    gathered: bool = False
     copied: SnapshotId | None = None
     lost: tuple[tuple[str, str], ...] = ()
     behind: bool = False
@@ -88,6 +90,7 @@ class Directory:
             name=newest.name,
             digest=newest.digest,
             tasks=self._tasks(newest, node),
+            gathered=self.whole is None or all(self.whole in holders for holders in newest.holders),
             copied=SnapshotId(step=enough.step, generation=enough.generation, digest=enough.digest) if enough else None,
         )
 

@@ -5,6 +5,7 @@ The folder alone says what there is to do, so this can be killed and started aga
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +30,8 @@ INTERVALS: Final = (0.05, 0.25)  # seconds between two looks at the folder: whil
 PER_NODE: Final = 0.005  # the same for each node: all ask one
 ANYWAY: Final = 1.0  # seconds after which the directory is told even what has not changed
 RETRY: Final = (0.1, 2.0)  # seconds after a failure: first and longest
+GONE: Final = 3.0  # seconds without an answer after which rank 0's node asks for nothing more
+PATIENCE: Final = 20.0  # seconds without a shard that has come, after which rank 0's node waits for no other
 EVENTS: Final = (PeerLostError, FetchError, CorruptError, IncompatibleError, OSError)
 
 
@@ -64,7 +67,10 @@ class Keeper:
     _seen: Sequence[Held] | None = None  # as the directory was told last
     _told_at: float = 0.0
     _pruned: str = ""
-    _settled: bool = False  # whether the newest snapshot that is here has its copies, as far as this node knows
+    _settled: bool = False  # whether the newest snapshot that is here is all where it is to be, as far as it is known
+    _finishing: threading.Event = field(default_factory=threading.Event)
+    _heard_at: float = 0.0  # of rank 0's node; at that node: when a shard came last
+    _superseded: bool = False  # whether rank 0's node is in a later round
     _failures: int = 0  # one after another
 
     def begin(self, one: Round) -> None:
@@ -75,10 +81,17 @@ class Keeper:
         self._round, self._seen = one, None
         self._changed.set()
 
+    def finish(self) -> None:
+        """Nothing more is published here: tell by the mark when others need this no more; called by another thread."""
+        self._heard_at = time.monotonic()
+        self._finishing.set()
+        self._changed.set()
+
     def keep(self) -> None:
         """Keep copies for good."""
         holdings = Holdings(self.folder)
         while True:
+            finishing = self._finishing.is_set()
             try:
                 self._look(holdings)
                 self._failures = 0
@@ -87,8 +100,16 @@ class Keeper:
                 first, longest = RETRY
                 self._wait(min(first * 2**self._failures, longest))
                 self._failures = min(self._failures + 1, 10)
+            if finishing and self._needed_no_more():
+                self._write(replace(self._mark or Mark(run=self.run), settled=os.getpid()))
             interval = INTERVALS[self._settled or self._round is None]
             self._wait(max(interval, PER_NODE * len(self._round.places if self._round else ())))
+
+    def _needed_no_more(self) -> bool:
+        """Whether all that is here is where it is to be, or rank 0's node asks for no more of it."""
+        leads = self._round is not None and self._round.places[0].node == self.node
+        silent = time.monotonic() > self._heard_at + (PATIENCE if leads else GONE)
+        return self._settled or self._superseded or silent
 
     def _wait(self, seconds: float) -> None:
         self._changed.wait(seconds)
@@ -103,7 +124,9 @@ class Keeper:
             return
         plan = self._ask(one, held)
         self._seen, self._told_at = held, time.monotonic()
-        self._settled = plan is not None and plan.have >= plan.wanted and (not held or held[0].name == plan.name)
+        self._settled = plan is not None and (
+            not held or (plan.have >= plan.wanted and plan.gathered and held[0].digest == plan.digest)
+        )
         if plan is None:
             self._seen = None  # the directory's node has yet to begin this round
             return
@@ -112,7 +135,7 @@ class Keeper:
         self._prune(plan, holdings)  # first: where nothing can be fetched, the disk must not fill
         if plan.tasks:
             Fetcher(self.folder, self.node, self.open, self._say).fetch(plan)
-            self._seen, self._told = None, ""
+            self._seen, self._told, self._heard_at = None, "", time.monotonic()
 
     def _ask(self, one: Round, held: Sequence[Held]) -> Plan | None:
         request = Request(node=self.node, round=one.number, held=tuple(held))
@@ -128,6 +151,9 @@ class Keeper:
         except PeerLostError:
             self._close()
             raise
+        self._superseded = answer.round > one.number
+        if answer.plan:
+            self._heard_at = time.monotonic()
         return answer.plan
 
     def _close(self) -> None:

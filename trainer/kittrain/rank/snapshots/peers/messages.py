@@ -46,8 +46,10 @@ class Answer:
 
     Attributes:
         plan: None: this node has no directory, or one of another round.
+        round: of the directory; 0: there is none.
         size: of the file that follows; None: it is not here.
     """
 
     plan: Plan | None = None
+    round: int = 0
     size: int | None = None

@@ -55,9 +55,12 @@ class Server:
     def tell(self, request: Request) -> Answer:
         """Ask the directory, as others do."""
         with self._lock:
-            if self._directory is None or self._directory.round != request.round:
+            if self._directory is None:
                 return Answer()
-            return Answer(plan=self._directory.tell(request.node, request.held))
+            known = self._directory.round
+            if known != request.round:
+                return Answer(round=known)
+            return Answer(plan=self._directory.tell(request.node, request.held), round=known)
 
     def _accept(self) -> None:
         while True:

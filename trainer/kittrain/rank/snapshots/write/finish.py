@@ -55,7 +55,7 @@ def finish(
         Fenced: a newer generation has taken over.
         SnapshotError: the model file or the marker cannot be written.
     """
-    wanted = world.env.job.snapshots.model_file and world.env.snapshot_dir is not None
+    wanted = world.env.writes_model
     shared = world.env.job.snapshots.storage == "claim"
     together = (
         wanted and shared and state.sharded and _write_together(world, state, archive, chain.generation, background)
