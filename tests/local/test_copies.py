@@ -141,6 +141,9 @@ def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
 @pytest.mark.wide
 def test_a_script_that_saves_by_itself_is_refused_with_the_fix(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
-    output = kit.run("submit", "--name", "plain", *APART, "--wait", "plain.py", exit_code=FAILED)
+    refused = kit.run("submit", "--name", "plain", *APART, "plain.py", exit_code=2)
+    assert "and plain.py trains without kittrain" in refused
+    assert "fix: snapshots.storage: claim" in refused
+    output = kit.run("submit", "--name", "plain", *APART, "--no-checks", "--wait", "plain.py", exit_code=FAILED)
     assert "OwnFolderError: snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training" in output
     assert "fix: snapshots.storage: claim, whose folder all nodes share" in output

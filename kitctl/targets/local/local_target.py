@@ -25,7 +25,7 @@ from kitctl.state.logs import Line
 from kitctl.state.running_job import RankPlace
 from kitctl.state.stacks import NodeStacks
 from kitctl.state.usage import NodeUsage
-from kitctl.targets import Session, SnapshotStore, Submission
+from kitctl.targets import Session, SnapshotStore, Submission, plain_scripts
 from kitctl.targets.conflicts import (
     already_exists,
     check_copies,
@@ -89,7 +89,8 @@ class LocalTarget:
         """
         spec = submission.spec
         local_checks.require_runnable(submission)
-        for remark in local_checks.require_mirror(submission, self.state) if submission.checks else ():
+        unsafe = plain_scripts.check(submission) if submission.checks else ()
+        for remark in (*unsafe, *(local_checks.require_mirror(submission, self.state) if submission.checks else ())):
             self._warn(f"warning: {remark}")
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False, outputs=False)

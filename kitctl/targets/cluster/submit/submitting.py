@@ -18,7 +18,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, Forbidden, KitError, NotFound, UnsupportedError, UsageError
 from kitctl.render import objects as render
 from kitctl.spec.job_spec import JobSpec
-from kitctl.targets import Change, Submission, mirrors
+from kitctl.targets import Change, Submission, mirrors, plain_scripts
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
 from kitctl.targets.cluster.queue import kueue, queue_checks, quota
@@ -73,8 +73,9 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
     existing = _find_existing_job(api, manifest, user, replace=submission.replace)
     claimant = Claimant(user, bool(spec.resume))
     if submission.checks:
+        unsafe = plain_scripts.check(submission)
         preflight.check(api, spec)
-        for remark in (*_remarks(api, spec, manifest), *mirrors.warnings_from_afar(spec)):
+        for remark in (*unsafe, *_remarks(api, spec, manifest), *mirrors.warnings_from_afar(spec)):
             warn(remark)
         own = [child for child in children if not trainer_sending.is_shared(child)]
         dry_run.dry_run_objects(api, [*own, manifest], claimant, replaces=existing is not None)
