@@ -98,3 +98,16 @@ def test_the_file_that_is_read_is_the_one_that_is_written() -> None:
 def test_another_run_is_refused() -> None:
     one, other = (CopiesProcess(NodeEnv(job=JobKeys(), run_id=run), b"secret", print)._key for run in ("a", "b"))
     assert one != other
+
+
+def test_a_node_ends_once_the_others_have_what_it_has(nodes: list[CopiesProcess], tmp_path: Path) -> None:
+    begin(nodes, 1)
+    nodes[1].settle(TIMEOUT)
+    assert (tmp_path / "node-0" / manifest().name / shards.name(1)).exists()
+
+
+def test_nobody_waits_for_one_that_is_gone(nodes: list[CopiesProcess], tmp_path: Path) -> None:
+    begin(nodes, 1)
+    nodes[0].stop()
+    nodes[1].settle(TIMEOUT)
+    assert mark.read(tmp_path / "node-1", "run-1") is not None
