@@ -102,6 +102,8 @@ class CopiesProcess:
     def stop(self) -> None:
         """End it."""
         self._stopped = True
+        if self._listener:
+            self._listener.close()  # else others would wait for an answer
         if self._process:
             self._process.kill()
             self._process.wait()
