@@ -40,11 +40,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> set[Right]:
     seen: set[Right] = set()
     answer, execute, forward = Transport._answer, Api.execute, Api.forward
 
-    def answered(self: Transport, method: str, kind: str, path: str, **request: Any) -> Any:
+    def answered(self: Transport, method: str, kind: str, path: str, *headers: Any, **request: Any) -> Any:
         right = needed_right(method, path)
         if right and self._connection.configuration.api_key:
             seen.add(right)
-        return answer(self, method, kind, path, **request)
+        return answer(self, method, kind, path, *headers, **request)
 
     def executed(self: Api, *command: Any, **options: Any) -> Iterator[bytes]:
         seen.add(Right("get", "", "pods/exec"))
