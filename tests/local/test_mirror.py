@@ -86,7 +86,7 @@ def assert_a_rehearsal_disturbs_nobody(kit: Kit, words: tuple[str, ...], where: 
     for key in there.list(""):
         copy.put(key, (there.read(key) or (b"",))[0])
     kit.run("submit", "--name", "rehearsal", *where, "--continue", copy.url, "--wait", *words)
-    assert "has finished already" in kit.run("logs", "rehearsal")
+    assert f"comes from {copy.url}" in kit.run("logs", "rehearsal")
     assert read_index(there) == owner
     assert f"proved: {EPOCHS} epochs" in kit.run("audit", copy.url)
 
