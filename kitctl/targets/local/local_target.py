@@ -42,6 +42,7 @@ from kitctl.targets.local import (
     interpreter,
     launch,
     local_checks,
+    memory_folders,
     node_folders,
     node_logs,
     node_session,
@@ -248,6 +249,7 @@ class LocalTarget:
             self.cancel(namespace, name)
         self._settle_outputs(folder, delete=outputs, stored=stored)
         if stored:
+            memory_folders.remove_all(stored)  # its supervisor may have yet to do so, and would no longer find them
             remove(stored)
         trash = folder.path.with_name(f".gone-{uuid.uuid4().hex}")
         folder.path.rename(trash)  # atomic: no command sees a partially deleted job

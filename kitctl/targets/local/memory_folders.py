@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,11 +31,12 @@ def renew(link: Path) -> None:
 
 def remove(link: Path) -> None:
     """Remove such a link, and the folder; nothing else is touched."""
-    if link.is_symlink():
-        target = link.readlink()
-        if target.parent == ROOT and target.name.startswith(PREFIX):
-            shutil.rmtree(target, ignore_errors=True)
-        link.unlink()
+    with suppress(FileNotFoundError):  # a command that deletes the job, and its supervisor, may do so at once
+        if link.is_symlink():
+            target = link.readlink()
+            if target.parent == ROOT and target.name.startswith(PREFIX):
+                shutil.rmtree(target, ignore_errors=True)
+            link.unlink()
 
 
 def remove_all(folder: Path) -> None:

@@ -31,3 +31,12 @@ def test_folders_on_disk_stay(tmp_path: Path) -> None:
     (kept.parent / "node-1").symlink_to(elsewhere)
     memory_folders.remove_all(kept.parent)
     assert [(folder / "shard").read_text() for folder in (former, elsewhere)] == ["bytes"] * 2
+
+
+def test_a_job_that_is_deleted_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    link = tmp_path / "job" / "node-0"
+    memory_folders.renew(link)
+    where = link.resolve()
+    memory_folders.remove_all(link.parent)
+    memory_folders.remove(link)  # as its supervisor does a moment later
+    assert not where.exists()
