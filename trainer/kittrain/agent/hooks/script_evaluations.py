@@ -47,10 +47,9 @@ class ScriptEvaluations:
         @functools.wraps(evaluate)
         def noted_eval(model: Any, *args: Any, **kwargs: Any) -> Any:
             result = evaluate(model, *args, **kwargs)
-            part = not model._modules and len(model._parameters) < self._count  # noqa: SLF001  as frozen batch norms
-            if self._trained and not self.pending and not part:
+            if self._trained and not self.pending:
                 with suppress(Exception):  # a model of the script's own may refuse anything
-                    if self._is_trained(model):
+                    if not self._is_part(model) and self._is_trained(model):
                         self._begin(module, modules.torch)
             return result
 
@@ -106,6 +105,10 @@ class ScriptEvaluations:
 
         setattr(owner, name, call)
         self._restore.append((owner, name, function))
+
+    def _is_part(self, model: Any) -> bool:
+        """Whether a module is one of many layers, as frozen batch norms are: scripts may set all of them in each step."""
+        return next(model.children(), None) is None and sum(1 for _ in model.parameters(recurse=False)) < self._count
 
     def _is_trained(self, model: Any) -> bool:
         """Whether a module holds all that the optimizer trains, by the first and the last of it."""
