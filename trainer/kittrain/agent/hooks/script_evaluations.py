@@ -107,7 +107,7 @@ class ScriptEvaluations:
         self._restore.append((owner, name, function))
 
     def _is_part(self, model: Any) -> bool:
-        """Whether a module is one of many layers, as frozen batch norms are: scripts may set all of them in each step."""
+        """Whether a module is one of many layers, as frozen batch norms are, which scripts may set in each step."""
         return next(model.children(), None) is None and sum(1 for _ in model.parameters(recurse=False)) < self._count
 
     def _is_trained(self, model: Any) -> bool:
