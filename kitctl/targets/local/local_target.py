@@ -90,9 +90,10 @@ class LocalTarget:
         """
         spec = submission.spec
         local_checks.require_runnable(submission)
-        unsafe = plain_scripts.check(submission) if submission.checks else ()
-        for remark in (*unsafe, *(local_checks.require_mirror(submission, self.state) if submission.checks else ())):
-            self._warn(f"warning: {remark}")
+        if submission.checks:
+            remarks = (*plain_scripts.check(submission), *local_checks.require_mirror(submission, self.state))
+            for remark in remarks:
+                self._warn(f"warning: {remark}")
         if submission.replace and (self._path(spec.namespace, spec.name) / "job.json").is_file():
             self.delete(spec.namespace, spec.name, snapshots=False, outputs=False)
         path, sources = self._path(spec.namespace, spec.name), submission.sources
