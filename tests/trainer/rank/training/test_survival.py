@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
 from kittrain import Data, Training
@@ -77,3 +80,18 @@ def test_an_update_that_was_cut_short_leaves_no_state(tmp_path: Path, point: str
     with pytest.raises(StatesDifferError, match="cut short on each rank"):
         job.fit()
     assert max(job.steps) < CUT
+
+
+def test_a_ddp_module_that_is_no_longer_used_is_no_obstacle(tmp_path: Path) -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    gc.disable()  # as between two collections
+    try:
+        module = DistributedDataParallel(nn.Linear(1, 1))
+        module.itself = [module]
+        del module
+        job = Job(tmp_path, "forward")
+        job.fit()
+    finally:
+        gc.enable()
+        dist.destroy_process_group()
+    assert job.steps == list(range(1, STEPS + 1))

@@ -154,7 +154,7 @@ class Survival:
             return self._why_not
         if self._world.env.job.snapshots.memory_every_steps is not None:
             return "snapshots.memoryEverySteps is set"
-        if living():
+        if _holds_ddp():
             return "the script has DDP modules of its own"
         return obstacle()
 
@@ -170,10 +170,15 @@ class Survival:
     @staticmethod
     def _release() -> None:
         """Make sure that DDP's reducer is gone: its hooks would wait for the ranks of the last round."""
-        if living():
-            gc.collect()
-        if living():
+        if _holds_ddp():
             raise CannotOutliveError("the script holds what belonged to the last round: this rank is started anew")
+
+
+def _holds_ddp() -> bool:
+    """Whether a DDP module is in use; one that is not may be a part of a circle, and live until it is collected."""
+    if living():
+        gc.collect()
+    return bool(living())
 
 
 @torch.no_grad()
