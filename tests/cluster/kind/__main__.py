@@ -36,9 +36,11 @@ def up() -> None:
     BIN.mkdir(parents=True, exist_ok=True)
     do({"host packages": host.packages, "docker": host.docker})
     published = step("image registry?", images.registry_answers)
-    do(_builds("kind", *(() if published else CONTROL_PLANE)))
-    with beside(_builds("helm", "training-operator")):  # two cores, where what docker does takes one
-        do({**_nodes(published=published), **_cluster(published=published), **_base(published=published)})
+    # Programs are compiled beside what docker does, which waits for downloads and disks.
+    with beside(_builds("kind", *(() if published else CONTROL_PLANE))):
+        do(_base(published=published))
+    with beside(_builds("helm", "training-operator")):
+        do({**_cluster(published=published), **_pushes()})
     do(_addons())
     print(f"ready after {time.monotonic() - began:.0f} s\n")
     print(f"export KUBECONFIG={KUBECONFIG}\nexport PATH={BIN}:$PATH")
@@ -49,17 +51,20 @@ def controllers() -> None:
     do(_controllers())
 
 
-def _nodes(*, published: bool) -> Steps:
+def _base(*, published: bool) -> Steps:
+    """Images that need no program; the last is that of jobs that name none, of which the trainer's is made."""
     return {
         "debian bookworm": partial(images.debian, "bookworm", published=published),
-        "node image": images.published_node if published else images.built_node,
+        "registry image": images.registry,
+        "debian sid": partial(images.debian, "sid", published=published),
+        "torch image": images.torch_cpu,
     }
 
 
 def _cluster(*, published: bool) -> Steps:
     network: Steps = {} if published else {"pod network": cluster.network}
     return {
-        "registry image": images.registry,
+        "node image": images.published_node if published else images.built_node,
         "registry": cluster.registry,
         "cluster": partial(cluster.create, published=published),
         **network,
@@ -72,14 +77,8 @@ def _cluster(*, published: bool) -> Steps:
     }
 
 
-def _base(*, published: bool) -> Steps:
-    """The image of jobs that name none, of which the trainer's is made."""
-    return {
-        "debian sid": partial(images.debian, "sid", published=published),
-        "torch image": images.torch_cpu,
-        "push torch": partial(images.push, TORCH_IMAGE),
-        "push default": images.push_default,
-    }
+def _pushes() -> Steps:
+    return {"push torch": partial(images.push, TORCH_IMAGE), "push default": images.push_default}
 
 
 def _addons() -> Steps:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import io
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Final, TextIO, TypeAlias, TypeVar
 
@@ -25,9 +24,8 @@ class StepError(Exception):
 
 Steps: TypeAlias = Mapping[str, Callable[[], None]]
 Result = TypeVar("Result")
-# Of the thread that runs steps: the running one's log, if one runs, and where names and durations are printed.
-_log: ContextVar[TextIO | None] = ContextVar("_log", default=None)
-_output: ContextVar[TextIO | None] = ContextVar("_output", default=None)
+_log: ContextVar[TextIO | None] = ContextVar("_log", default=None)  # of the step that runs in this thread
+_shared: ContextVar[bool] = ContextVar("_shared", default=False)  # whether two threads run steps and print
 REQUESTS: Final = 4  # of one kind, until one is answered
 REQUEST_INTERVAL: Final = 3.0  # seconds between them
 
@@ -38,16 +36,20 @@ def step(name: str, work: Callable[[], Result]) -> Result:
     Raises:
         SystemExit: the step failed; the end of its log has been printed.
     """
-    path, output = STATE / "log" / f"{name.replace(' ', '-')}.log", _output.get()
-    print(f"{name:<28}", end="", flush=True, file=output)
+    path, shared = STATE / "log" / f"{name.replace(' ', '-')}.log", _shared.get()
+    title = f"{name:<28}"
+    if not shared:
+        print(title, end="", flush=True)
     began = time.monotonic()
     try:
         with _logged(path):
             result = work()
     except (StepError, OSError, subprocess.CalledProcessError) as error:
         tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
-        sys.exit("\n".join([f"failed: {error}", *tail, f"(complete log: {path})"]))
-    print(f"{time.monotonic() - began:7.1f} s", flush=True, file=output)
+        failed = f"{title if shared else ''}failed: {error}"
+        sys.exit("\n".join([failed, *tail, f"(complete log: {path})"]))
+    sys.stdout.write(f"{title if shared else ''}{time.monotonic() - began:7.1f} s\n")  # at once: a line stays whole
+    sys.stdout.flush()
     return result
 
 
@@ -59,19 +61,16 @@ def do(steps: Steps) -> None:
 
 @contextmanager
 def beside(steps: Steps) -> Iterator[None]:
-    """Run steps in a thread while the block runs; what they print follows at its end."""
-
-    def work() -> None:
-        _output.set(printed)
-        do(steps)
-
-    printed = io.StringIO()
-    with ThreadPoolExecutor(1) as thread:
-        done = thread.submit(work)
-        yield
-        done.exception()  # waits
-        print(printed.getvalue(), end="", flush=True)
-        done.result()
+    """Run steps in a thread while the block runs; of both, a line is printed as each step ends."""
+    print(f"{'meanwhile':<28}{', '.join(steps)}", flush=True)
+    token = _shared.set(True)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            done = thread.submit(copy_context().run, do, steps)
+            yield
+            done.result()
+    finally:
+        _shared.reset(token)
 
 
 @contextmanager
