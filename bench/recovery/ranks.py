@@ -1,8 +1,9 @@
-"""Runs on each rank of the recovery benchmark: the same model, with one of three loops.
+"""Runs on each rank of the recovery benchmark: the same model, with one of four loops.
 
-``plain`` saves snapshots by hand; ``trainer`` is the trainer's loop; ``run`` is the script's own, with a run around it.
+``plain`` saves snapshots by hand; ``trainer`` is the trainer's loop; ``run`` is the script's own, with a run around it;
+``torchft`` is the one of torchft's documentation.
 
-python -m bench.recovery.ranks plain|run|trainer FOLDER
+python -m bench.recovery.ranks plain|run|trainer|torchft FOLDER
 
 Each process writes ``FOLDER/<pid>.jsonl``: when it was started, had imported, had joined, and took each step, all in
 seconds of the monotonic clock.
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,6 +31,7 @@ from torch.utils.data import TensorDataset
 STEP_SECONDS = 0.05
 SNAPSHOT_EVERY = 10  # steps
 BATCH = 32
+GROUP_SECONDS = 5  # of torchft, for a collective whose peer does not answer
 DEVICE = os.environ.get("BENCH_DEVICE", "cpu")
 IMPORTED = time.monotonic()
 
@@ -137,6 +141,35 @@ def train_plainly(folder: Path, record: Record) -> None:
             scratch.replace(snapshot)
 
 
+def train_with_torchft(_folder: Path, record: Record) -> None:
+    """Train by torchft's loop: this rank is a replica group of its own, and nothing is saved."""
+    address = os.environ["MASTER_ADDR"]
+    socket.gethostname = lambda: address  # which torchft tells others: a namespace has its machine's name
+    from torchft import DistributedDataParallel as Replica  # noqa: PLC0415  installed for this benchmark only
+    from torchft import Manager, ProcessGroupGloo  # noqa: PLC0415
+    from torchft import Optimizer as Committing  # noqa: PLC0415
+
+    model, optimizer = build()
+    record.watch(model, optimizer)
+    both: dict[str, Any] = {"model": model, "optimizer": optimizer}
+    manager = Manager(
+        pg=ProcessGroupGloo(timeout=timedelta(seconds=GROUP_SECONDS)),
+        load_state_dict=lambda state: [part.load_state_dict(state[name]) for name, part in both.items()],
+        state_dict=lambda: {name: part.state_dict() for name, part in both.items()},
+        min_replica_size=2,
+        timeout=timedelta(seconds=GROUP_SECONDS),
+        replica_id=os.environ["NODE"],
+    )
+    parallel, committing = Replica(manager, model), Committing(manager, optimizer)
+    record.joined(int(os.environ["REPLICAS"]))
+    while True:
+        committing.zero_grad()
+        size = BATCH // int(os.environ["REPLICAS"])
+        slow_loss(parallel, [torch.rand(size, 20), torch.rand(size, 1)]).backward()
+        committing.step()
+        record.number(manager.current_step())
+
+
 def build() -> tuple[nn.Module, Optimizer]:
     """The model and its optimizer."""
     model = nn.Linear(20, 1).to(DEVICE)
@@ -150,7 +183,7 @@ def slow_loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return mse_loss(model(inputs), targets)
 
 
-LOOPS = {"plain": train_plainly, "run": train_with_run, "trainer": train_with_trainer}
+LOOPS = {"plain": train_plainly, "run": train_with_run, "trainer": train_with_trainer, "torchft": train_with_torchft}
 
 if __name__ == "__main__":
     loop, folder = LOOPS[sys.argv[1]], Path(sys.argv[2])

@@ -21,6 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.measure import Result, earlier, write
+from bench.recovery import torchft
 from bench.recovery.faults import LIMIT, NODES, RESTART_AFTER
 from bench.recovery.jobs import POLL_SECONDS, RIVALS, Job, Start, alive
 from bench.recovery.network import Machine, Network, NetworkUnavailableError
@@ -38,21 +39,52 @@ def ours_live(node: int, machine: Machine, host: Machine, nodes: str, folder: Pa
     return command, {**env, "KIT_POLICY_SURVIVORS": "live"}
 
 
-SYSTEMS: Mapping[str, tuple[Start, int]] = {  # with the number of trials of each fault
-    "kitctl, survivors: live": (ours_live, 20),
-    "kitctl": (RIVALS["kitctl"], 10),
-    "tuned torchrun": (RIVALS["tuned torchrun"], 3),
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """What is compared.
+
+    Attributes:
+        start: returns the command and environment of a node.
+        trials: of each fault.
+        lighthouse: whether it needs one, on a machine without a fault.
+    """
+
+    start: Start
+    trials: int
+    lighthouse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What happens to which node.
+
+    Attributes:
+        restart: starts the node again after ``RESTART_AFTER`` seconds.
+    """
+
+    node: int
+    inject: Callable[[Job, int], None]
+    restart: Callable[[Job, int], None] | None = None
+
+
+SYSTEMS: Mapping[str, System] = {
+    "kitctl, survivors: live": System(start=ours_live, trials=20),
+    "kitctl": System(start=RIVALS["kitctl"], trials=10),
+    "torchft": System(start=torchft.start, trials=10, lighthouse=True),
+    "tuned torchrun": System(start=RIVALS["tuned torchrun"], trials=3),
 }
-FAULTS: Mapping[str, tuple[int, Callable[[Job, int], None]]] = {
-    "a rank is killed": (1, Job.kill_rank),
-    "a node is killed": (2, Job.kill),
-    "node 0 is killed": (0, Job.kill),
+FAULTS: Mapping[str, Fault] = {
+    "a rank is killed": Fault(node=1, inject=Job.kill_rank),
+    "a node is killed": Fault(node=2, inject=Job.kill, restart=Job.start),
+    "node 0 is killed": Fault(node=0, inject=Job.kill, restart=Job.start),
+    "a node is drained": Fault(node=1, inject=Job.terminate, restart=Job.replace),
 }
 NOTE = f"""\
-As above, `--nodes 2:3`; the killed node is started again after {RESTART_AFTER:.0f} s.
+As above, `--nodes 2:3`; a node that was killed or drained is started again after {RESTART_AFTER:.0f} s.
 Seconds from the last optimizer step of any rank before the fault to the next step of any rank, in which a step of
 {1000 * STEP_SECONDS:.0f} ms is. Processes: how many ranks on nodes without a fault were the same ones afterwards. Goals
-of ranks that live on: p50 0.2 s, p95 0.5 s."""
+of ranks that live on: p50 0.2 s, p95 0.5 s. torchft: the nightly build of {torchft.VERSION}, with a lighthouse on a
+machine of its own, where a replica without a heartbeat for {torchft.HEARTBEAT_MS} ms is lost (default: 5 s)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +112,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="stop after the round that exceeds them; the next run continues")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the namespaces are removed on exit
+    torchft.install()
     deadline = time.monotonic() + 60 * args.minutes if args.minutes else float("inf")
     trials = [Trial(**one) for one in earlier("recovery-live")]
     try:
@@ -94,7 +127,7 @@ def main() -> None:
 
 def _next(trials: Sequence[Trial]) -> str | None:
     """The system that lacks most of its trials."""
-    done = {name: min(_count(trials, name, fault) for fault in FAULTS) / SYSTEMS[name][1] for name in SYSTEMS}
+    done = {name: min(_count(trials, name, fault) for fault in FAULTS) / SYSTEMS[name].trials for name in SYSTEMS}
     name = min(done, key=lambda one: done[one])
     return name if done[name] < 1 else None
 
@@ -108,9 +141,9 @@ def run_round(system: str) -> Iterator[Trial]:
     with (
         tempfile.TemporaryDirectory() as scratch,
         Network(NODES + 1) as network,
-        Job(SYSTEMS[system][0], Path(scratch), network.machines, nodes="2:3") as job,
+        Job(SYSTEMS[system].start, Path(scratch), network.machines, nodes="2:3") as job,
     ):
-        for node in range(NODES):
+        for node in range(NODES + SYSTEMS[system].lighthouse):
             job.start(node)
         limit = START_LIMIT
         for fault in FAULTS:
@@ -126,16 +159,16 @@ def run_round(system: str) -> Iterator[Trial]:
 
 def measure(job: Job, system: str, fault: str) -> Trial:
     """Inject a fault into a training job."""
-    node, inject = FAULTS[fault]
+    node, restart = FAULTS[fault].node, FAULTS[fault].restart
     time.sleep(random.uniform(0, SNAPSHOT_EVERY * STEP_SECONDS))
     others = {rank.pid for rank in job.ranks() if rank.node != node and alive(rank.pid)}
     moment = time.monotonic()
-    inject(job, node)
-    lost, pause = inject is Job.kill, None
-    while pause is None or lost:
-        if lost and time.monotonic() > moment + RESTART_AFTER:  # torchrun does not go on without node 0
-            job.start(node)
-            lost = False
+    FAULTS[fault].inject(job, node)
+    pause = None
+    while pause is None or restart:
+        if restart and time.monotonic() > moment + RESTART_AFTER:  # torchrun does not go on without node 0
+            restart(job, node)
+            restart = None
         if pause is None and (pause := pause_after(_steps(job), moment)) is not None:
             kept = sum(map(alive, others))
         if time.monotonic() > moment + LIMIT or job.ended:

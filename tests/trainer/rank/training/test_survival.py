@@ -87,8 +87,9 @@ def test_a_ddp_module_that_is_no_longer_used_is_no_obstacle(tmp_path: Path) -> N
     gc.disable()  # as between two collections
     try:
         module = DistributedDataParallel(nn.Linear(1, 1))
-        module.itself = [module]
-        del module
+        circle: list[object] = [module]
+        circle.append(circle)
+        del module, circle
         job = Job(tmp_path, "forward")
         job.fit()
     finally:
