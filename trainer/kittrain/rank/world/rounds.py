@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -39,8 +39,13 @@ POLL_SECONDS: Final = 0.002  # between two looks for the other ranks, at first
 LONGEST_POLL: Final = 0.05  # likewise, if there are many of them: each look is a request to one store
 POLLS_A_SECOND: Final = 10_000  # of all ranks
 STORE_TIMEOUT: Final = timedelta(seconds=60)
-STUCK_SECONDS: Final = 1.0  # in which the main thread does nothing, and does not notice that its round is over
+STUCK_SECONDS: Final = 1.0  # in which the main thread sleeps, and does not notice that its round is over
+STUCK_IN_COLLECTIVE_SECONDS: Final = 0.25  # likewise, where it waits for ranks whose connections have ended
 WATCH_SECONDS: Final = 0.02
+COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
+    *(str(Path(torch.__file__).parent / name) for name in ("autograd/graph.py", "distributed/", "nn/parallel/")),
+    str(Path(__file__).parents[1] / "training/step_sync.py"),
+)
 LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
 
@@ -224,18 +229,35 @@ class Rounds:
         Gloo may not wake up a thread whose connections end while it sends, until the timeout of the collective. A
         thread that computes will come to a collective, and fail there.
         """
-        clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
+        main = threading.main_thread().ident or 0
+        clock = time.pthread_getcpuclockid(main)
         used, still = time.clock_gettime(clock), 0.0
-        while self._ended == number and not self._told and still < STUCK_SECONDS:
+        while self._ended == number and not self._told:
+            if still >= (STUCK_IN_COLLECTIVE_SECONDS if waits_for_ranks(main) else STUCK_SECONDS):
+                _end_process()
             time.sleep(WATCH_SECONDS)
             before, used = used, time.clock_gettime(clock)
-            still = 0.0 if used > before else still + WATCH_SECONDS
-        if still >= STUCK_SECONDS:
-            error = dist.DistNetworkError("Connection closed by peer, and this rank's collective did not end with it")
-            sys.stderr.write(f"lost its peers: {error}\n")
-            sys.stderr.flush()
-            get_error_handler().record_exception(error)
-            os._exit(1)
+            still = still + WATCH_SECONDS if used == before and _sleeps(os.getpid()) else 0.0
+
+
+def waits_for_ranks(thread: int) -> bool:
+    """Whether a thread is in a function that waits for other ranks, or computes."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  documented
+    return frame is not None and frame.f_code.co_filename.startswith(COLLECTIVES)
+
+
+def _sleeps(task: int) -> bool:
+    """Whether a thread of this process waits, and not for a processor; see proc(5)."""
+    status = Path(f"/proc/self/task/{task}/stat").read_text(encoding="utf-8")
+    return status.rpartition(")")[2].split()[0] == "S"
+
+
+def _end_process() -> NoReturn:
+    error = dist.DistNetworkError("Connection closed by peer, and this rank's collective did not end with it")
+    sys.stderr.write(f"lost its peers: {error}\n")
+    sys.stderr.flush()
+    get_error_handler().record_exception(error)
+    os._exit(1)
 
 
 def rounds_of(env: RankEnv, device: torch.device, backend: str, heartbeat: HeartbeatWriter) -> Rounds | None:

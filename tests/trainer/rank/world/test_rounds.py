@@ -1,0 +1,83 @@
+"""A rank whose collective does not end with its connections is replaced; a real group of two processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RANK = """\
+import os, sys, threading, time
+import torch
+import torch.distributed as dist
+from kittrain.rank.world import rounds
+
+class Heartbeat:
+    def left(self, number):
+        pass
+
+folder, rank, place = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+if rank == 1:
+    sys.stdin.read()  # never takes part
+    os._exit(0)
+own = rounds.Rounds(None, Heartbeat())
+own._told = False  # its sockets are not shut down, as if gloo did not notice
+
+def end():
+    there.wait()
+    time.sleep(1.0)
+    print(place, rounds.waits_for_ranks(threading.main_thread().ident), flush=True)
+    own._end(1)
+
+there = threading.Event()
+threading.Thread(target=end, daemon=True).start()
+if place == "all_reduce":
+    there.set()
+    dist.all_reduce(torch.ones(1))
+elif place == "backward":
+    parallel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1), init_sync=False)
+    loss = parallel(torch.ones(1, 1)).sum()
+    there.set()
+    loss.backward()
+elif place == "sleep":
+    there.set()
+    time.sleep(30)
+elif place == "computation":
+    there.set()
+    beginning = time.monotonic()
+    while time.monotonic() < beginning + 4:
+        torch.ones(1000).sum()
+print("went on", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "waits", "replaced"),
+    [("all_reduce", True, True), ("backward", True, True), ("sleep", False, True), ("computation", False, False)],
+)
+def test_a_rank_that_sleeps_although_its_round_is_over_is_replaced(
+    tmp_path: Path, place: str, *, waits: bool, replaced: bool
+) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", RANK, str(tmp_path), str(rank), place],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        output, errors = ranks[0].communicate(timeout=60)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    assert f"{place} {waits}" in output
+    assert ("went on" not in output) == replaced == ("did not end with it" in errors), errors
+    assert ranks[0].returncode == replaced
