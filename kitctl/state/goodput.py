@@ -8,10 +8,8 @@ Why: decision 54.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -19,6 +17,7 @@ import msgspec
 
 from kitctl.state import history
 from kitctl.state.history import Attempt, JobHistory, WriterLog, writers
+from kitctl.state.waits import ROUNDING, Waits
 from kitjob.buckets import BEFORE_STEPS, IN_STEPS, PHASES, timed_out
 from kitjob.timeline import AgentState, Event, Row
 
@@ -48,10 +47,7 @@ PARTS: Final[Mapping[str, str]] = {  # of a recovery, by phase; what comes befor
     "RESTORING": "restore",
 }
 STATE_PARTS: Final[Mapping[str, str]] = {"code": "start", "start": "start", "join": "form", "stop": "stop"}
-SYNCHRONOUS: Final = frozenset({"BACKWARD", "SYNCING", "COMPUTING", "SCRIPT"})  # phases that include waiting for others
-BUSY: Final = frozenset({"DATA", "FORWARD", "UPDATING"})
 CARRIED: Final = 2.5  # seconds after a killed agent's last line in which it is taken to have gone on
-ROUNDING: Final = 0.002  # seconds
 LARGEST_ERROR: Final = 0.005  # of the elapsed node-seconds
 
 Kind = tuple[str, str, str]  # bucket, cause, part
@@ -199,11 +195,7 @@ class _Context:
         }
         self.lost = {one.round: one.lost_steps for one in events if one.what == "recovered"}
         self.reached, self.repeated_steps = _reached(logs, self.lost)
-        busy: dict[int, list[tuple[float, float, float]]] = defaultdict(list)
-        for row in (row for log in logs for row in log.rows):
-            if row.seconds > 0:
-                busy[row.round].append((row.time - row.seconds, row.time, min(row.busy / row.seconds, 1.0)))
-        self._slowest = defaultdict(lambda: _Slowest(()), {number: _Slowest(one) for number, one in busy.items()})
+        self.waits = Waits(logs)
 
     def cause(self, time: float, otherwise: str) -> str:
         """What ended a group about then, as other nodes saw it."""
@@ -219,14 +211,6 @@ class _Context:
         if row.step <= limit:
             return 1.0
         return (limit - first) / row.steps if row.steps and first < limit else 0.0
-
-    def wait(self, row: Row) -> float:
-        """Seconds of a row in which its ranks waited for the slowest rank of all nodes."""
-        slowest = self._slowest[row.round]
-        needed = slowest.until(row.time) - slowest.until(row.time - row.seconds)
-        own = sum(row.phases.get(phase, 0.0) for phase in BUSY) if not row.of_own_loop else row.busy
-        most = sum(row.phases.get(phase, 0.0) for phase in SYNCHRONOUS)
-        return min(max(needed - own, 0.0), most)
 
 
 def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[int, int], int]:
@@ -254,39 +238,6 @@ def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[i
             again[number] = max(min(most, last) - first + 1, 0)
         most = last if any(one[2] for one in ran[number]) else max(most, last)
     return reached, sum(again.values())
-
-
-class _Slowest:
-    """The seconds in which the slowest rank of a group did not wait for others, summed up over time."""
-
-    def __init__(self, spans: Sequence[tuple[float, float, float]]) -> None:
-        self._moments: list[float] = []
-        self._sums: list[float] = []
-        active: list[tuple[float, float]] = []  # the largest rate first, with its end
-        begins, total = sorted(spans), 0.0
-        cuts = sorted({moment for begin, end, _ in spans for moment in (begin, end)})
-        at = 0
-        for index, cut in enumerate(cuts):
-            self._moments.append(cut)
-            self._sums.append(total)
-            while at < len(begins) and begins[at][0] <= cut:
-                heappush(active, (-begins[at][2], begins[at][1]))
-                at += 1
-            while active and active[0][1] <= cut:
-                heappop(active)
-            if active and index + 1 < len(cuts):
-                total -= active[0][0] * (cuts[index + 1] - cut)
-
-    def until(self, time: float) -> float:
-        """From the beginning to this moment."""
-        index = bisect_right(self._moments, time)
-        if index == 0:
-            return 0.0
-        if index == len(self._moments):
-            return self._sums[-1]
-        begin, end = self._moments[index - 1 : index + 1]
-        low, high = self._sums[index - 1 : index + 1]
-        return low + (high - low) * (time - begin) / (end - begin)
 
 
 def _node(
@@ -474,7 +425,7 @@ def _late(row: Row, late: Mapping[str, float], share: float, context: _Context) 
         part = "script" if phase == "FINISHING" else ""
         kinds[PHASES.get(phase, UNKNOWN), "", part] += seconds * share
     training = kinds.get(("training", "", ""), 0.0)
-    wait = min(context.wait(row) * share, training)
+    wait = min(context.waits.of(row) * share, training)
     if wait:
         kinds["training", "", ""] -= wait
         kinds["waiting for a peer", "", "in steps"] += wait

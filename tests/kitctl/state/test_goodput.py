@@ -192,6 +192,37 @@ def test_a_scripts_own_evaluation_is_no_step_of_the_librarys_and_others_wait_for
     assert found.repeated_steps == 0
 
 
+@pytest.mark.parametrize("begins", [4.0, 4.3, 4.9])
+@pytest.mark.parametrize("lasts", [1.2, 8.0])
+def test_an_evaluation_that_begins_and_ends_within_a_second_is_waited_for_all_the_time(
+    begins: float, lasts: float
+) -> None:
+    """Rank 0 needs 0.1 s for a step and rank 1 0.4 s of half a second: 0.8 s of each second without an evaluation."""
+
+    def ranks(node: int) -> list[Line]:
+        rows: list[Line] = []
+        for second in range(20):
+            spent = max(min(second + 1, begins + lasts) - max(second, begins), 0.0)
+            phases = {"SCRIPT": 1.0 - spent, "EVALUATING": spent} if spent and not node else {"SCRIPT": 1.0}
+            busy = (1 - spent) * (0.8 if node else 0.2) + (0.0 if node else spent)
+            phases = {phase: seconds for phase, seconds in phases.items() if seconds}
+            rows.append(
+                Row(time=second + 5.0, seconds=1.0, round=1, step=second + 1, phases=phases, phase="SCRIPT", busy=busy)
+            )
+        return [*agent(node, at=0.0), Event(time=4.0, what="first step", round=1), *rows]
+
+    found = goodput.account(job(ranks(0), ranks(1), nodes=2, end=24.0))
+    assert seconds(found)["evaluation"] == pytest.approx(lasts)
+    in_steps = next(
+        part.seconds
+        for one in found.buckets
+        if one.name == "waiting for a peer"
+        for part in one.parts
+        if part.part == "in steps"
+    )
+    assert in_steps == pytest.approx(lasts + (20 - lasts) * 0.6, abs=0.05)
+
+
 def test_a_second_training_of_a_script_repeats_nothing() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *steps(22.0, 3)]
     two = [*agent(at=28.0), Event(time=30.0, what="first step", round=2), *steps(30.0, 10, number=2, first=20)]

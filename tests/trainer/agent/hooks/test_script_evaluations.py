@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules import module as modules
 
+from kittrain.agent.hooks import script_evaluations
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from tests.trainer.hooked import run_warm
 
@@ -177,10 +178,40 @@ def test_a_model_that_refuses_to_be_known_is_evaluated_all_the_same(script: Scri
     assert script.told == []
 
 
-@pytest.mark.slow
-def test_the_agent_reads_the_seconds_of_a_real_loop(tmp_path: Path) -> None:
-    loop = """
-    import time, torch
+def test_of_two_models_with_an_optimizer_each_both_are_known(script: Script) -> None:
+    generator = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 2))
+    script.evaluations.trains(torch.optim.SGD(generator.parameters(), lr=0.1))
+    for model in (generator, script.model):
+        model.eval()
+        with torch.no_grad():
+            model(torch.ones(2, 2))
+        model.train()
+        assert script.told == ["begins", "ends"]
+        script.told.clear()
+
+
+def test_what_was_no_trained_model_is_one_once_another_optimizer_takes_a_step(script: Script) -> None:
+    teacher = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    teacher.eval()
+    with torch.no_grad():
+        teacher(torch.ones(2, 2))
+    assert script.told == []
+    script.evaluations.trains(torch.optim.SGD(teacher.parameters(), lr=0.1))
+    teacher.eval()
+    with torch.no_grad():
+        teacher(torch.ones(2, 2))
+    assert script.told == ["begins"]
+
+
+def test_an_optimizer_for_each_layer_costs_no_memory_and_hides_no_model(script: Script) -> None:
+    for parameter in nn.Sequential(*(nn.Linear(2, 2) for _ in range(100))).parameters():
+        script.evaluations.trains(torch.optim.SGD([parameter], lr=0.1))
+    assert len(script.evaluations._trained) <= script_evaluations.OPTIMIZERS
+    off_first(script)
+    assert script.told == ["begins", "ends"]
+
+
+ONE = """
     model = torch.nn.Linear(2, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(3):
@@ -190,6 +221,38 @@ def test_the_agent_reads_the_seconds_of_a_real_loop(tmp_path: Path) -> None:
         with torch.no_grad():
             time.sleep(0.2)
         model.train() if step else None
+"""
+TWO = """
+    critic, model = torch.nn.Linear(2, 1), torch.nn.Linear(2, 2)
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.1) for one in (critic, model)]
+    for step in range(3):
+        critic(model(torch.ones(1, 2))).sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            time.sleep(0.2)
+        model.train()
+"""
+ONE_AFTER_ANOTHER = """
+    for trial in range(12):
+        model = torch.nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            time.sleep(0.05)
+        model.train()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loop", [ONE, TWO, ONE_AFTER_ANOTHER])
+def test_the_agent_reads_the_seconds_of_a_real_loop(tmp_path: Path, loop: str) -> None:
+    loop = f"""
+    import time, torch
+{loop}
     """
     seconds, since = run_warm(tmp_path, loop).evaluated
     assert seconds >= 0.6

@@ -2,9 +2,9 @@
 
 Either alone is no evaluation. A part of a model may be in evaluation mode while it is trained, as frozen batch norms
 are, or all of it, as the discriminator of a GAN is in the generator's step; gradients are off in much of torch's own
-code. So nothing is noticed of a script that leaves one of them out. An evaluation ends as the model returns to training
-mode, or else, since some scripts forget that, at the next backward pass. Only ``Module.eval`` is always wrapped: a step
-does not pay for it. Imports no torch.
+code. So nothing is noticed of a script that leaves one of them out. A script may have several models, each with an
+optimizer of its own. An evaluation ends as one of them returns to training mode, or else, since some scripts forget
+that, at the next backward pass. Only ``Module.eval`` is always wrapped: a step does not pay for it. Imports no torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+OPTIMIZERS: Final = 8  # that are known: some scripts have one for each layer
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -22,7 +24,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 class ScriptEvaluations:
-    """The evaluations of one rank, of the model that the first optimizer trains.
+    """The evaluations of one rank, of the models that its optimizers train.
 
     Args:
         begins: called when one begins.
@@ -34,8 +36,8 @@ class ScriptEvaluations:
         self._ends = ends
         self.pending = False  # the model is in evaluation mode
         self._running = False
-        self._count = 0  # parameters that the optimizer trains
-        self._trained: list[Callable[[], Any]] = []  # weak references to the first and the last parameter
+        self._fewest = 0  # parameters that an optimizer trains
+        self._trained: list[tuple[Callable[[], Any], ...]] = []  # by optimizer, references to its first and last one
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # whether these hold them
         self._restore: list[tuple[Any, str, Callable[..., Any]]] = []
 
@@ -56,10 +58,13 @@ class ScriptEvaluations:
         module.eval = noted_eval
 
     def trains(self, optimizer: Any) -> None:
-        """An optimizer takes its first step."""
+        """An optimizer takes its first step; of those of a large model's single layers, these are the first few."""
         parameters = [one for group in optimizer.param_groups for one in group["params"]]
-        self._count = len(parameters)
-        self._trained = [weakref.ref(one) for one in (*parameters[:1], *parameters[-1:])]
+        self._trained = [one for one in self._trained if None not in [reference() for reference in one]]
+        if parameters and len(self._trained) < OPTIMIZERS:
+            self._fewest = min(self._fewest or len(parameters), len(parameters))
+            self._trained.append((weakref.ref(parameters[0]), weakref.ref(parameters[-1])))
+            self._models.clear()
 
     def end(self) -> None:
         """The model is trained from now on."""
@@ -108,13 +113,13 @@ class ScriptEvaluations:
 
     def _is_part(self, model: Any) -> bool:
         """Whether a module is one of many layers, as frozen batch norms are, which scripts may set in each step."""
-        return next(model.children(), None) is None and sum(1 for _ in model.parameters(recurse=False)) < self._count
+        return next(model.children(), None) is None and sum(1 for _ in model.parameters(recurse=False)) < self._fewest
 
     def _is_trained(self, model: Any) -> bool:
-        """Whether a module holds all that the optimizer trains, by the first and the last of it."""
+        """Whether a module holds all that an optimizer trains, by the first and the last of it."""
         known = self._models.get(model)
         if known is None:
-            missing = {id(one) for reference in self._trained if (one := reference()) is not None}
-            known = bool(missing) and any(not (missing := missing - {id(one)}) for one in model.parameters())
+            held = {id(one) for one in model.parameters()}
+            known = any(all(id(reference()) in held for reference in references) for references in self._trained)
             self._models[model] = known
         return known

@@ -10,6 +10,7 @@ import atexit
 import functools
 import os
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -70,14 +71,22 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
+    known: set[int] = set()
 
-    def called(optimizer: Any, _args: object, _kwargs: object) -> None:
+    def first_called(optimizer: Any) -> None:
+        known.add(id(optimizer))
+        weakref.finalize(optimizer, known.discard, id(optimizer)).atexit = False
+        evaluations.trains(optimizer)
         if not writer.optimized:
-            evaluations.trains(optimizer)
             writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
             if not OTHERS.isdisjoint(sys.modules):
                 writer.meets_otherwise()
-        writer.optimizer_called(id(optimizer))
+
+    def called(optimizer: Any, _args: object, _kwargs: object) -> None:
+        number = id(optimizer)
+        if number not in known:
+            first_called(optimizer)
+        writer.optimizer_called(number)
         finite.called(optimizer)
 
     module.register_optimizer_step_post_hook(called)
