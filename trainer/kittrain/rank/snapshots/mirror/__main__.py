@@ -37,6 +37,7 @@ from kittrain.rank.snapshots.mirror.uploading import Uploader
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
 from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
+from kittrain.system.priority import yield_to_training
 
 UNAVAILABLE: Final = 75  # sysexits' EX_TEMPFAIL
 NO_LIBRARY: Final = 69  # EX_UNAVAILABLE
@@ -48,7 +49,7 @@ NOTHING: Final = (
     "warning: resume: {0} has no snapshot to continue from; unless there is one in the job's own folder, it starts at "
     "step 0\n"
 )
-NICE: Final = 10  # training goes first
+NICE: Final = 19  # 1.4 % of a processor that ranks keep busy; the lag that follows is shown
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -107,7 +108,7 @@ def _limit(seconds: float, url: str) -> None:
 
 def upload(env: RankEnv, options: argparse.Namespace) -> int:
     """Keep the mirror up with the folder."""
-    os.nice(NICE)
+    yield_to_training(NICE)
     if options.parent:
         die_with_parent(options.parent)
     folder, say = _folder(env), partial(log, env.node_index)

@@ -7,7 +7,6 @@ After the end of stdin nothing more is published here, and others may still need
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import socket
 import sys
@@ -27,8 +26,9 @@ from kittrain.rank.snapshots.peers.messages import Round
 from kittrain.rank.snapshots.peers.serving import Server
 from kittrain.system.console import log
 from kittrain.system.parent_death import die_with_parent
+from kittrain.system.priority import yield_to_training
 
-NICE: Final = 5  # training goes first
+NICE: Final = 5
 LONGEST: Final = 900.0  # seconds after the end of stdin, if no agent is left to end it
 
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     line.add_argument("--listener", type=int, required=True, help="descriptor of the socket to accept from")
     options = line.parse_args(argv)
     die_with_parent(options.parent)
-    os.nice(NICE)
+    yield_to_training(NICE)
     for number in (signal.SIGTERM, signal.SIGINT):  # of a terminal or a group of processes: the agent decides
         signal.signal(number, signal.SIG_IGN)
     env = rank_env()
