@@ -62,6 +62,12 @@ def earlier(name: str) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
+def earlier_rows(name: str) -> list[tuple[str, ...]]:
+    """The rows of the result that is there."""
+    path = RESULTS / f"{name}.json"
+    return [tuple(row) for row in json.loads(path.read_text(encoding="utf-8"))["rows"]] if path.exists() else []
+
+
 def _write(path: Path, content: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 
-from bench.measure import Result, interval, write
+from bench.measure import Result, earlier_rows, interval, write
 from bench.recovery.faults import FAULTS, LIMIT, RESTART_AFTER, WITH_A_SPARE, Fault, Trial
 from bench.recovery.jobs import GROUP_TIMEOUT, RIVALS, TUNED
 from bench.recovery.ranks import SNAPSHOT_EVERY, STEP_SECONDS
@@ -28,6 +28,8 @@ timeout of {GROUP_TIMEOUT} s, and a loop that restarts it; stock: `torchrun --ma
 node. Both are given the host, their address and `GLOO_SOCKET_IFNAME`, which kitctl detects. Dead: no step within
 {LIMIT:.0f} s, or all nodes have ended. Steps lost: repeated after the fault. The phases: stop of the old ranks,
 formation of a group and start of a rank, imports, joining, and restore with the first step."""
+EARLIER = " *"
+OLDER = "Rows with a star are of an earlier run."
 SPARE_NOTE = """\
 As above, with a fixed size of three nodes and a fourth one that stands by: `--nodes 3+1`; of torchrun a fourth agent,
 which waits at its rendezvous."""
@@ -40,16 +42,31 @@ TABLES: Mapping[str, tuple[str, Sequence[Fault]]] = {
 def publish(table: str, trials: Sequence[Trial]) -> None:
     """Write the results so far."""
     note, faults = TABLES[table]
+    rows = [
+        found
+        for fault in faults
+        for rival in RIVALS
+        if (found := row(trials, fault, rival) or kept(table, fault, rival))
+    ]
+    older = any(EARLIER in found[2] for found in rows)
     save = Result(
-        note=f"{' '.join(note.split())} {invalid_steps(trials)}",
+        note=" ".join((*note.split(), invalid_steps(trials), *([OLDER] if older else ()))),
         columns=(
             *("fault", "system", "trials", "median s", "interval s", "/ tuned", "goal", "steps lost", "pause s"),
             "stop + form + import + join + step",
         ),
-        rows=[row(trials, fault, rival) for fault in faults for rival in RIVALS if chosen(trials, fault, rival)],
+        rows=rows,
         raw=[asdict(one) for one in trials],
     )
     write(table, save)
+
+
+def kept(table: str, fault: Fault, rival: str) -> tuple[str, ...]:
+    """The row that is there, of a run whose trials are not on this machine; empty if there is none."""
+    for name, system, times, *rest in earlier_rows(table):
+        if (name, system) == (fault.name, rival):
+            return name, system, f"{times.removesuffix(EARLIER)}{EARLIER}", *rest
+    return ()
 
 
 def invalid_steps(trials: Sequence[Trial]) -> str:
@@ -65,8 +82,10 @@ def chosen(trials: Sequence[Trial], fault: Fault, rival: str) -> list[Trial]:
 
 
 def row(trials: Sequence[Trial], fault: Fault, rival: str) -> tuple[str, ...]:
-    """One row of the table."""
+    """One row of the table; empty without trials."""
     own = chosen(trials, fault, rival)
+    if not own:
+        return ()
     recovered = [one for one in own if one.seconds is not None]
     dead = len(own) - len(recovered)
     times = f"{len(own)}, {dead} dead" if dead else str(len(own))

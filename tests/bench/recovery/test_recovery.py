@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bench import measure
 from bench.recovery.faults import FAULTS, Fault, Trial
 from bench.recovery.network import Network, ip
 from bench.recovery.recovery import TRIALS, missing, next_batch
-from bench.recovery.table import parts, row
+from bench.recovery.table import parts, publish, row
 
 RANK, NODE = FAULTS[0], FAULTS[1]
 
@@ -85,3 +86,17 @@ def test_namespaces_are_removed_also_those_of_killed_runs() -> None:
     names = ip("netns", "list")
     assert left not in names
     assert network.machines[0].name not in names
+
+
+def test_a_row_without_trials_on_this_machine_stays_and_is_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(measure, "RAW", tmp_path / "raw")
+    publish("recovery", [trial("stock torchrun", NODE, None)])
+    (tmp_path / "raw" / "recovery.json").unlink()
+    for _ in range(2):
+        publish("recovery", [trial("kitctl", NODE, lost=0, phases=(1.0,))])
+    rows = {one[1]: one[2:4] for one in measure.earlier_rows("recovery")}
+    assert rows == {"kitctl": ("1", "1.00"), "stock torchrun": ("1, 1 dead *", "-")}
+    assert "Rows with a star" in (tmp_path / "results" / "recovery.json").read_text(encoding="utf-8")
