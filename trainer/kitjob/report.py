@@ -88,6 +88,8 @@ class RankProgress(Progress):
     """Steps since then whose loss was NaN or infinite."""
     snapshot_bytes: int = 0
     """Size of the last published snapshot; 0: they have published none."""
+    not_whole: str = ""
+    """Why they did not resume from the newest snapshot, if nodes that are lost had parts of it. Empty: they did."""
 
 
 class NodeAssignment(Record):

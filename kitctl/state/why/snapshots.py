@@ -33,6 +33,19 @@ SNAPSHOTS: Final = Family(
             "they are seeded",
         ),
         Rule(
+            r"resumed at step \d+: .* lost, as no node that is left has ",
+            "",
+            "nothing, if one loss was enough: copies were not yet made of that snapshot. If several nodes are lost at "
+            "once, snapshots.mirror has a copy in a bucket, too",
+            seen="resumed at step 40: 25 steps lost, as no node that is left has 1 of its 3 parts of step 60",
+            means="nodes were lost that had all copies of a part of the newest snapshot",
+        ),
+        Rule(
+            r"SnapshotError: .*?no node that is left has (?:some of its parts|a part of any)",
+            "nodes were lost at once that had all copies of parts of the snapshots, and none is whole any more",
+            "start over: --from-scratch; with snapshots.mirror the next job goes on from a bucket when that happens",
+        ),
+        Rule(
             r"training does not start from scratch while there are some",
             "all snapshots are damaged, and training does not start from scratch while there are some",
             "restore a good one, as from a backup; or start over: --from-scratch. kitctl snapshots verify shows each "

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kitjob.record import replace
-from kitjob.report import Progress, RecoveryTimings
+from kitjob.report import Progress, RankProgress, RecoveryTimings
 from kittrain.agent.report.resumed_steps import ResumedSteps
 
 
 def seen(resumed: ResumedSteps, **progress: Any) -> bool:
-    return resumed.add(lambda: Progress(**progress))
+    return resumed.add(lambda: RankProgress(**progress))
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,17 @@ def test_what_only_a_report_knows_is_a_least_number_and_a_warning() -> None:
     assert seen(resumed, step=301, resumed_from=300, resumed_at=11.0)
     assert resumed.text == "resumed at step 300: 20 steps lost"
     assert not resumed.warning, "the recovery's cause has it"
+
+
+def test_a_snapshot_that_is_not_whole_is_the_reason_of_steps_that_are_lost() -> None:
+    resumed, why = ResumedSteps(), "no node that is left has 1 of its 3 parts of step 300"
+    for reached, step, text in (
+        (312, 280, f"resumed at step 280: 32 steps lost, as {why}"),
+        (312, 0, f"resumed at step 0: 312 steps lost, as {why}"),
+        (312, 312, ""),  # the mirror had a newer one
+    ):
+        resumed.restart(reached, Progress(resumed_at=5.0))
+        seen(resumed, step=step + 1, resumed_from=step, resumed_at=9.0, not_whole=why)
+        assert resumed.text == resumed.warning == text
+    resumed.restart(320, Progress(resumed_at=9.0))
+    assert not resumed.warning

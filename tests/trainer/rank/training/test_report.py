@@ -74,6 +74,7 @@ def test_the_progress_file(tmp_path: Path) -> None:
         "samples": 4,
         "not_finite_steps": 2,
         "snapshot_bytes": 4096,
+        "not_whole": "",
     }
     assert read(file)["metrics"] == {"accuracy": 0.5, "perplexity": None}
     assert [entry.name for entry in tmp_path.iterdir()] == ["progress.json"]

@@ -262,14 +262,14 @@ class History:
                 outcome="hang" if hang else "",
             )
 
-    def recovered(self, found: RecoveryTimings | None, *, lost: int) -> None:
-        """The last recovery, on the node with rank 0; written once. A new agent knows at most ``lost``."""
+    def recovered(self, found: RecoveryTimings | None, *, lost: int, why: str = "") -> None:
+        """The last recovery, on the node with rank 0; written once. A new agent knows at most ``lost`` and ``why``."""
         told = found or (self._round if lost else None)
         if told and told != self._told:
             self._told = told
             self.event(
                 "recovered",
-                cause=found.cause[:BRIEF] if found else "",
+                cause="; ".join(filter(None, (found.cause[:BRIEF] if found else "", why))),
                 seconds=sum(found.parts.values()) if found else None,
                 parts=found.parts if found else {},
                 round=self._round,

@@ -286,7 +286,8 @@ class Reporter:
             self._log(self._resumed.text)
         unknown = self._resumed.unknown or self._taken.unknown or self.recovery.goes_on
         if self._leads and not unknown:  # the last recovery may be one that another node has told
-            self.history.recovered(self.recovery.complete, lost=self._resumed.lost or self._taken.lost)
+            why, lost = self._resumed.not_whole, self._resumed.lost or self._taken.lost
+            self.history.recovered(self.recovery.complete, lost=lost, why=why)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")
         if facts := {**ranks.script_progress, **self._taken.facts}:

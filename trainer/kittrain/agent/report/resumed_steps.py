@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitjob.record import replace
-from kitjob.report import Progress, RecoveryTimings
+from kitjob.report import Progress, RankProgress, RecoveryTimings
 
 
 class ResumedSteps:
@@ -13,11 +13,12 @@ class ResumedSteps:
 
     Attributes:
         lost: steps that are taken again.
+        not_whole: why they did not resume from the newest snapshot, if lost nodes had parts of it; empty: they did.
         text: where the ranks have resumed, and how many steps are lost; empty if none are, or if it is not known yet.
     """
 
     def __init__(self) -> None:
-        self.text = self._about = ""
+        self.text = self.not_whole = self._about = ""
         self._reached = self.lost = 0
         self._before: float | None = None  # when the ranks of the round before took their first step
 
@@ -28,14 +29,14 @@ class ResumedSteps:
 
     def restart(self, reached: int, progress: Progress) -> None:
         """Ranks start again, after this step; ``progress`` is still that of the former ones."""
-        self._about = ""  # before the number, if that is only known from a report
+        self._about = self.not_whole = ""  # the first is before the number, if that is only known from a report
         self.text, self._reached, self._before, self.lost = "", reached, progress.resumed_at, 0
 
     def remember(self, reached: int) -> None:
         """Take the step that a former start had reported; later ones may have been taken. From any thread."""
         self._reached, self._about = max(self._reached, reached), "at least "
 
-    def add(self, read: Callable[[], Progress]) -> bool:
+    def add(self, read: Callable[[], RankProgress]) -> bool:
         """Whether it has just become known that steps are lost; ``read`` returns the progress, if that is needed."""
         if not self._reached:
             return False
@@ -44,8 +45,10 @@ class ResumedSteps:
             return False  # the current ranks have not taken a step yet
         step = int(progress.resumed_from or 0)
         lost, self._reached = self._reached - step, 0
-        self.lost = max(lost, 0)
-        self.text = f"resumed at step {step}: {self._about}{lost} step{'s'[: lost != 1]} lost" if lost > 0 else ""
+        self.lost, self.not_whole = max(lost, 0), progress.not_whole
+        if lost > 0:
+            why = f", as {self.not_whole}" if self.not_whole else ""
+            self.text = f"resumed at step {step}: {self._about}{lost} step{'s'[: lost != 1]} lost{why}"
         return bool(self.text)
 
     @property
@@ -55,8 +58,8 @@ class ResumedSteps:
 
     @property
     def warning(self) -> str:
-        """The lost steps, where no agent is left that has measured a recovery which could name them."""
-        return self.text if self._about else ""
+        """The lost steps, where no recovery can name them, as no agent is left that measured it; or too many are."""
+        return self.text if self._about or self.not_whole else ""
 
     def explained(self, recovery: RecoveryTimings | None) -> RecoveryTimings | None:
         """The last recovery, with the lost steps in its cause."""

@@ -22,6 +22,7 @@ from kittrain.rank.snapshots.folder.candidates import Candidates
 from kittrain.rank.snapshots.folder.chain import Chain, Committed, Pending, Report
 from kittrain.rank.snapshots.folder.compatibility import Identity, order_differences, same_order
 from kittrain.rank.snapshots.folder.ledger import LedgerError
+from kittrain.rank.snapshots.folder.listing import NOTHING
 from kittrain.rank.snapshots.folder.restore_order import RestorePoint
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import REST, Manifest
@@ -79,6 +80,7 @@ class SnapshotManager:
         self._reached = Cursor()  # of the last state to save or resumed from
         self._on_disk = True  # whether that state is a snapshot on disk, as opposed to an in-memory copy
         self.generation = 0
+        self.not_whole = ""  # on rank 0, why the newest snapshot was not used, if no node has some of its shards
         self.prepared = False
 
     def __enter__(self) -> Self:
@@ -126,11 +128,14 @@ class SnapshotManager:
         found = None
         if self._folder is not None:
             nodes = self._nodes(self._folder)
-            if nodes is None or not nodes.any_complete():
-                restoring.fill(self._world, self._folder)  # before a generation is claimed: that is above what is there
+            whole = nodes.whole() if nodes else NOTHING
+            if whole is not None:
+                # Before a generation is claimed: that is above what is there.
+                restoring.fill(self._world, self._folder, above=whole)
             self._claim(self._folder)
             if nodes:
                 found = nodes.restore(self._state)
+                self.not_whole = nodes.not_whole
             else:
                 found = restore.restore_newest(self._world, self._state, self._folder, self._candidates())
         if found is None:

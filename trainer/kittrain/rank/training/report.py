@@ -65,6 +65,7 @@ class ProgressReporter:
     Attributes:
         warning: about the training itself, for the job's status; may be set at any time.
         note: a lesser one, which holds as long as there is no other.
+        not_whole: why the ranks did not resume from the newest snapshot, if no node has some of its parts.
         not_finite_steps: steps whose loss was not finite; may be set at any time.
     """
 
@@ -85,7 +86,7 @@ class ProgressReporter:
         self._committed = Committed()
         self._writing: tuple[int, float] | None = None  # the step of a snapshot, and since when
         self._grace = GracePeriodCheck(world)
-        self.warning = self.note = self._snapshot_warning = ""
+        self.warning = self.note = self.not_whole = self._snapshot_warning = ""
         self.not_finite_steps = 0
 
     def __enter__(self) -> Self:
@@ -224,6 +225,7 @@ class ProgressReporter:
             samples=self._samples.counted,
             not_finite_steps=self.not_finite_steps,
             snapshot_bytes=self._committed.size,
+            not_whole=self.not_whole,
         )
         scratch = self._file.with_name(f".{self._file.name}")
         with contextlib.suppress(OSError):

@@ -218,6 +218,7 @@ class Session:
         elif steps > self._snapshots.committed.step:
             start += ", from copies in memory,"
         self.report.snapshot(self._snapshots.committed)
+        self.report.not_whole = self._snapshots.not_whole
         self.report.begin(steps, epoch)
         world.print(f"{start} with {ranks} on {world.device.type}{details}")
 

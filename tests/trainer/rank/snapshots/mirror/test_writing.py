@@ -69,6 +69,9 @@ def test_what_was_added_comes_back_whole(store: Store, tmp_path: Path) -> None:
     assert [path.name for path in back.iterdir()] == ["step-00000002-g0001"]
     assert verify(back / entry.name) == verify(there / entry.name)
     assert not is_empty(back)
+    for above in ((1, 1), (1, 2), (2, 0)):  # of what the nodes have
+        (other := tmp_path / str(above)).mkdir()
+        assert bool(fetch(store, other, run="run-1", resume=False, above=above, log=quiet)) == (above == (1, 1))
 
 
 def test_an_earlier_writer_is_fenced_off(store: Store, tmp_path: Path) -> None:

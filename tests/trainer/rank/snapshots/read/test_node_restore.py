@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from kitjob import typed
+from kitjob.report import RankProgress
 from kittrain.rank.snapshots.files import shards
 from kittrain.rank.snapshots.folder import mark
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
@@ -82,7 +84,10 @@ def test_two_nodes_lost_at_once_fall_back_to_what_is_whole(tmp_path: Path) -> No
     shutil.copytree(tmp_path / "parts", folders[2] / BEFORE, dirs_exist_ok=True)  # this one has all of it
     for folder in folders[:2]:
         shutil.rmtree(folder)
-    assert sharded.run(folders, "replicated", 3, env=APART) == [0] * 3
+    report = tmp_path / "progress"
+    assert sharded.run(folders, "replicated", 3, env=APART | {"KIT_PROGRESS_FILE": str(report)}) == [0] * 3
+    told = typed.load(RankProgress, report.read_bytes())
+    assert told.not_whole == "no node that is left has 2 of its 3 parts of step 8"
     log = (tmp_path / "log-0").read_text()
     assert f"g0002 is not whole: of its 3 shards no node that is here has 0, 1; going on from {BEFORE}" in log
     assert "resuming after step 4" in log
@@ -118,4 +123,4 @@ def test_training_begins_again_only_if_no_snapshot_was_ever_whole(tmp_path: Path
     codes = sharded.run(folders, "replicated", 1, env=APART)
     log = "".join(path.read_text() for path in tmp_path.glob("log-*"))
     assert codes == [1, 1] if was_whole else [0, 0], log
-    assert ("some of its shards are on no node that is here" in log) == was_whole
+    assert ("no node that is left has some of its parts" in log) == was_whole

@@ -127,8 +127,8 @@ class Candidates:
             SnapshotError: there are snapshots; lists each with its reason.
         """
         if was_complete:
-            self._rejected |= dict.fromkeys(incomplete, "some of its shards are on no node that is here")
-            self._rejected = self._rejected or {"copies": "all of them are on nodes that are not here"}
+            self._rejected |= dict.fromkeys(incomplete, "no node that is left has some of its parts")
+            self._rejected = self._rejected or {"copies": "no node that is left has a part of any"}
         self.check_from_scratch()
 
     def accepts(self, copy: Manifest) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 
 from kittrain.rank.snapshots.folder.snapshot import QUARANTINE, SCRATCH
 
+NOTHING: Final = (0, 0)  # an age before that of any snapshot
 _FOLDER: Final = re.compile(r"(bad-(?:\d+-)?|\.tmp-)?step-(\d+)-g(\d+)(-dropped)?")
 
 

@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     line.add_argument("--status", type=Path, help="file for how far the upload is")
     line.add_argument("--parent", type=int, help="process id that the upload ends with")
     line.add_argument("--within", type=float, help="seconds that a check may take: submit waits for it")
+    line.add_argument("--above", type=int, nargs=2, default=(0, 0), help="generation and step that a fetch leaves out")
     options = line.parse_args(argv)
     env = rank_env()
     try:
@@ -143,13 +144,14 @@ def _finish_with(finishing: threading.Event) -> None:
     finishing.set()
 
 
-def fetch(env: RankEnv, _options: argparse.Namespace) -> int:
-    """Bring the newest snapshot into the folder, if that has none."""
+def fetch(env: RankEnv, options: argparse.Namespace) -> int:
+    """Bring the newest snapshot into the folder, if that has none; or those that the nodes have are older."""
     folder, say = _folder(env), partial(print, flush=True)  # this is rank 0's output
     if env.job.snapshots.storage == "claim" and not is_empty(folder):
         return 0  # else what is there is not whole
     store, began = Store(env.job.snapshots.mirror), time.monotonic()
-    entry = fetching.fetch(store, folder, run=env.run_id, resume=bool(env.job.resume), log=say)
+    above, resume = tuple(options.above), bool(env.job.resume)
+    entry = fetching.fetch(store, folder, run=env.run_id, resume=resume, above=above, log=say)
     if entry:
         took = time.monotonic() - began
         say(f"{entry.name} of run {entry.run} comes from {store.url}: {entry.size / 1e6:.1f} MB in {took:.1f} s")

@@ -22,8 +22,16 @@ from kittrain.rank.snapshots.mirror.writing import read_index
 from kittrain.system import files
 
 
-def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[str], None]) -> Entry | None:
-    """Bring the newest whole snapshot into the folder; None if the mirror has none.
+def fetch(
+    store: Store,
+    folder: Path,
+    *,
+    run: str,
+    resume: bool,
+    above: tuple[int, ...] = (0, 0),
+    log: Callable[[str], None],
+) -> Entry | None:
+    """Bring the newest whole snapshot into the folder; None if the mirror has none of a later age than ``above``.
 
     Raises:
         MirrorError: the mirror cannot be used.
@@ -37,7 +45,7 @@ def fetch(store: Store, folder: Path, *, run: str, resume: bool, log: Callable[[
     index = found[0]
     indices.check_run(index, run, resume=resume, url=store.url)
     damaged = []
-    for entry in index.newest:
+    for entry in (one for one in index.newest if one.age > above):
         try:
             bring(store, folder, entry)
         except (MirrorDamagedError, CorruptError, IncompatibleError) as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.rank.snapshots.folder.archive import SnapshotError
-from kittrain.rank.snapshots.folder.listing import is_empty
+from kittrain.rank.snapshots.folder.listing import NOTHING, is_empty
 from kittrain.rank.snapshots.write.polling import wait_for_all
 from kittrain.rank.world.distributed import World
 from kittrain.system.heartbeat import Phase
@@ -20,12 +20,13 @@ from kittrain.system.storage import StorageUnavailableError, retry_io
 COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.mirror", "fetch")
 
 
-def fill(world: World, folder: Path) -> None:
+def fill(world: World, folder: Path, above: tuple[int, int] = NOTHING) -> None:
     """Fill an empty folder from the job's mirror, if it has one.
 
     Args:
         world: all ranks.
         folder: of the snapshots.
+        above: generation and step of what the nodes have: only what is newer is of use.
 
     Raises:
         SnapshotError: the mirror cannot be used, and training from the start would leave what it has.
@@ -33,7 +34,7 @@ def fill(world: World, folder: Path) -> None:
     """
     if not world.env.job.snapshots.mirror:
         return
-    started = world.attempt(lambda: _start(world, folder), StorageUnavailableError, SnapshotError)
+    started = world.attempt(lambda: _start(world, folder, above), StorageUnavailableError, SnapshotError)
 
     def done() -> bool:
         world.heartbeat.beat(Phase.RESTORING)  # the other ranks' hang detection waits for this
@@ -44,16 +45,18 @@ def fill(world: World, folder: Path) -> None:
     def result() -> None:
         if started is not None and started.returncode:
             reason = started.communicate()[1].strip().splitlines()[-1:] or [f"it ended with {started.returncode}"]
-            kind = SnapshotError if started.returncode == 1 else StorageUnavailableError
-            raise kind(f"the newest snapshot of the mirror is not to be had: {reason[0]}")
+            text = f"the newest snapshot of the mirror is not to be had: {reason[0]}"
+            if above == NOTHING:
+                raise SnapshotError(text) if started.returncode == 1 else StorageUnavailableError(text)
+            world.print(f"warning: {text}")  # an older one is here
 
     world.attempt(result, SnapshotError, StorageUnavailableError)
 
 
-def _start(world: World, folder: Path) -> subprocess.Popen[str] | None:
+def _start(world: World, folder: Path, above: tuple[int, int]) -> subprocess.Popen[str] | None:
     if not world.is_main:
         return None
     shared = world.env.job.snapshots.storage == "claim"  # else the nodes together have no snapshot that is whole
     if shared and not retry_io(lambda: is_empty(folder), folder, world.warn):
         return None
-    return subprocess.Popen(COMMAND, stderr=subprocess.PIPE, stdout=None, text=True)
+    return subprocess.Popen((*COMMAND, "--above", *map(str, above)), stderr=subprocess.PIPE, stdout=None, text=True)

@@ -20,6 +20,7 @@ from kittrain.rank.snapshots.folder import mark, snapshot
 from kittrain.rank.snapshots.folder.archive import SnapshotError
 from kittrain.rank.snapshots.folder.candidates import Candidates
 from kittrain.rank.snapshots.folder.held import Held, Holdings, Spread, complete, of_manifest, spread
+from kittrain.rank.snapshots.folder.listing import NOTHING
 from kittrain.rank.snapshots.folder.restore_order import RestorePoint
 from kittrain.rank.snapshots.folder.snapshot import QUARANTINE, IncompatibleError, Manifest
 from kittrain.rank.snapshots.read.restore import Restored
@@ -41,11 +42,13 @@ class NodeFolders:
         world: all ranks.
         folder: of this rank's node.
         candidates: on rank 0.
+        not_whole: on rank 0, why the newest snapshot is not used, if no node has some of its shards.
     """
 
     world: World
     folder: Path
     candidates: Candidates | None
+    not_whole: str = ""
     _left_out: set[tuple[int, int, str]] = field(default_factory=set)
     _said: set[tuple[int, int, str]] = field(default_factory=set)
 
@@ -79,9 +82,12 @@ class NodeFolders:
         found = self._next()
         return found[1] if found else None
 
-    def any_complete(self) -> bool:
-        """Whether the nodes have a whole snapshot of any run."""
-        return self.world.broadcast_value(bool(complete(self._spread())), bool)
+    def whole(self) -> tuple[int, int] | None:
+        """Generation and step of the newest whole snapshot, zeros for none; None if there is no newer one."""
+        known = self._spread()
+        found = [(one.generation, one.step) for one in complete(known)[:1]] or [NOTHING]
+        is_newest = bool(known) and not known[0].missing
+        return next(iter(self.world.broadcast_value([] if is_newest else found, list[tuple[int, int]])), None)
 
     def bring(self, manifest: Manifest) -> None:
         """Bring a snapshot's shards to rank 0's folder, as far as they are not there.
@@ -169,6 +175,8 @@ class NodeFolders:
             if newer and one.missing and one.key not in self._said:
                 self._said.add(one.key)
                 lost = ", ".join(map(str, one.missing[:5])) + (", ..." if len(one.missing) > 5 else "")  # noqa: PLR2004
+                parts = f"{len(one.missing)} of its {len(one.holders)} parts"
+                self.not_whole = self.not_whole or f"no node that is left has {parts} of step {one.step}"
                 self.world.print(
                     f"{one.name} is not whole: of its {len(one.holders)} shards no node that is here has {lost}; "
                     + (f"going on from {found[0].name}" if found else "and there is no other snapshot")
