@@ -18,6 +18,7 @@ from kitctl.output.view.page import Findings, Page, shown
 from kitctl.output.view.text import Look, failure_lines, job_page
 from kitctl.state import logs as log
 from kitctl.state import phase as state
+from kitctl.state.facts import OF_NODES
 from kitctl.state.phase import JobState
 from kitctl.state.why.explain import Explanation, advice, explain
 from kitctl.state.why.repeats import shorter
@@ -348,7 +349,7 @@ def no_history(found: JobHistory, job: JobState) -> KitError:
     """Why a job has no history, and what to do."""
     if job.phase in {"Pending", "Queued", "Starting"} or not (found.attempts or job.finished):
         what, fix = f"job {job.name!r} has no history yet: it is {job.phase.lower()}", f"kitctl status {job.name}"
-    elif job.target != "local" and not job.snapshots:
+    elif job.target != "local" and (not job.snapshots or job.snapshots in OF_NODES):
         what = f"job {job.name!r} has no history: it has no claim to keep it on"
         fix = "submit it with snapshots (snapshots.enabled)"
     else:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from kitjob.report import Preparation, Report, Termination
+
+OWN_VOLUMES: Final = "a volume of each node"
+OWN_MEMORY: Final = "the memory of each node"
+OF_NODES: Final = frozenset({OWN_VOLUMES, OWN_MEMORY})  # where snapshots go with the nodes
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):

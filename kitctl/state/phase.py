@@ -11,7 +11,7 @@ import msgspec
 
 from kitctl.base import printable
 from kitctl.base.quantity import duration
-from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
+from kitctl.state.facts import OF_NODES, JobFacts, NodeFacts, QueuePosition
 from kitjob.report import (
     CopiesReport,
     MirrorReport,
@@ -94,7 +94,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[NodeState, ...]
     """Its nodes, by index."""
     snapshots: str
-    """Where its snapshots are: ``claim NAME``, or a folder. Empty: it takes none."""
+    """Where its snapshots are: ``claim NAME``, a folder, or what goes with its nodes. Empty: it takes none."""
     mirror: MirrorReport | None = None
     """The copy of its snapshots in an object store, as its agent last told. Null: it has none, or has not begun."""
     copies: CopiesReport | None = None
@@ -126,6 +126,22 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     def finished(self) -> bool:
         """Whether the job has ended."""
         return self.phase in TERMINAL_PHASES
+
+    @property
+    def has_lost_snapshots(self) -> bool:
+        """Whether none of its own is whole any more: its nodes have ended with them, or too many were lost at once."""
+        copies = self.copies
+        lost = copies is not None and copies.step is None and copies.copied_step is not None
+        ended = self.phase == "Suspended" or self.finished
+        return lost or (ended and self.snapshots in OF_NODES and not self.ready_nodes)
+
+    @property
+    def goes_on_from(self) -> str:
+        """What it continues from if it is started again: ``its last snapshot``, or its mirror's. Empty: nothing."""
+        if not self.has_lost_snapshots:
+            return "its last snapshot" if self.progress.snapshot_step else ""
+        mirror = self.mirror
+        return f"step {mirror.step}, which is in {mirror.url}" if mirror and mirror.step is not None else ""
 
     @property
     def steps(self) -> str:

@@ -73,6 +73,18 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
 
 
 @pytest.mark.wide
+def test_two_nodes_are_lost_at_once_and_the_job_ends_with_the_reason(kit: Kit) -> None:
+    kit.run("submit", "--name", "both", *APART, "--set", "policy.maxRestarts=0", *WORKLOAD, "--step-time", "0.05")
+    kit.until("both", partial(copied, 20))
+    for node in (1, 2):
+        lose(kit, "both", node)
+    assert "no node that is left has some of its parts" in kit.run("wait", "both", exit_code=FAILED)
+    why = kit.run("why", "both")
+    assert "nodes were lost at once that had all copies of parts of the snapshots" in why
+    assert "kitctl restart both starts it again" in why
+
+
+@pytest.mark.wide
 @pytest.mark.timeout(900)  # it may build the server
 def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +134,9 @@ def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
 
         kit.run("suspend", "light")
         kit.until("light", lambda _: not any(part.exists() for part in parts))
+        page = kit.run("status", "light")
+        assert "was in the memory of each node, and is gone with it" in page
+        assert f", which is in {url}; on another cluster: kitctl submit --continue {url} ..." in page
         stopped = kit.status("light")["progress"]["step"]
         (newest, *_) = json.loads(kit.run("snapshots", "list", url, "-o", "json"))["items"]
         assert newest["step"] == stopped, "the last step of a drained job was in memory only"

@@ -50,8 +50,12 @@ def _known(job: Job) -> JobState | None:
 
 def _staying(job: JobState | None) -> str:
     """What is said of its snapshots; nothing if it has none."""
+    from kitctl.state.facts import OF_NODES
+
     if job is None or (job.snapshots and job.progress.step is None):
         return "; snapshots stay, if it has any"
+    if job.snapshots in OF_NODES:
+        return f"; what is in {job.mirror.url} stays" if job.mirror else ""
     progress = job.progress
     has_some = job.snapshots and not progress.of_own_loop and (progress.snapshot_step or progress.resumed_from)
     return "; its snapshots stay" if has_some else ""

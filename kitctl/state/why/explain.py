@@ -138,17 +138,19 @@ def _out_of_time(job: JobState) -> bool:
 
 
 def _then(job: JobState) -> str:
-    saved = bool(job.progress.snapshot_step)
-    on = "continues from its last snapshot" if saved else "starts it again"
+    saved = job.goes_on_from
+    on = f"continues from {saved}" if saved else "starts it again"
     go_on, submit = _go_on(job), f"kitctl submit --name {job.name} --replace"
-    anew = f"{submit} --resume" if saved else submit
+    resume = f"--continue {job.mirror.url}" if job.mirror and job.has_lost_snapshots else "--resume"
+    anew = f"{submit} {resume}" if saved else submit
     match job.phase:
         case "Failed" if go_on:
             return f"{go_on} {on}; after a change of script or options: {anew} ..."
         case "Failed":
             return f"{anew}{' --deadline TIME' if _out_of_time(job) else ''} ... {on}"
         case "Cancelled" | "Suspended":
-            return f"{go_on} {on}"
+            elsewhere = f"; on another cluster: kitctl submit {resume} ..." if saved and resume != "--resume" else ""
+            return f"{go_on} {on}{elsewhere}"
         case "Succeeded":
             return f"to train again: {submit} ..."
         case "Pending":

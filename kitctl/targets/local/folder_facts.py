@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kitctl.state.facts import JobFacts, NodeFacts
+from kitctl.state.facts import OWN_MEMORY, JobFacts, NodeFacts
 from kitctl.state.history import Attempt, JobHistory
 from kitctl.targets.local import launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
@@ -16,7 +16,7 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
     """The facts of a job; ``state`` is the folder of all jobs and their snapshots."""
     job, desired, result = folder.job, folder.desired, folder.result
     count = max(desired.nodes, len(folder.nodes()))
-    snapshots = launch.snapshot_dir(job.spec, state)
+    snapshots = OWN_MEMORY if job.spec.snapshots.storage == "memory" else launch.snapshot_dir(job.spec, state)
     return JobFacts(
         name=job.spec.name,
         namespace=job.spec.namespace,

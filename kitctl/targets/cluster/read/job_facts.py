@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 from kitctl.base import documents, names
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
-from kitctl.state.facts import JobFacts, NodeFacts, QueuePosition
+from kitctl.state.facts import OWN_MEMORY, OWN_VOLUMES, JobFacts, NodeFacts, QueuePosition
 from kitctl.targets.cluster.read import conditions, reports
 from kitctl.targets.cluster.read.lifecycle import annotations_of
 from kitjob import typed
@@ -24,7 +24,6 @@ Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
-OWN_VOLUMES: Final = "a volume of each node"
 _BY_TIME: Final = "DeadlineExceeded"  # of a job that its deadline has ended, whatever it recovered from before
 
 
@@ -82,6 +81,8 @@ def snapshots(job: Object) -> str:
     volumes = {volume["name"]: volume for volume in pod_template(job)["spec"].get("volumes", [])}
     if "ephemeral" in volumes.get("snapshots", {}):
         return OWN_VOLUMES
+    if "emptyDir" in volumes.get("snapshots", {}):
+        return OWN_MEMORY
     return f"claim {snapshot_claim(job)}" if snapshot_claim(job) else ""
 
 

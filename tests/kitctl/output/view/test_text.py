@@ -184,6 +184,7 @@ def test_the_copy_in_a_bucket_is_shown_with_what_is_not_there_yet() -> None:
         (CopiesReport(step=4120, have=1, wanted=2, copied_step=4000), "1 of 2, step 4120; step 4000 has all"),
         (CopiesReport(step=20, have=1, wanted=2), "1 of 2, step 20; no snapshot has all"),
         (CopiesReport(warning="no space"), "none yet; warning: no space"),
+        (CopiesReport(wanted=2, copied_step=4000), "no snapshot is whole any more; step 4000 had all"),
     ],
 )
 def test_copies_on_other_nodes_are_told(copies: CopiesReport, line: str) -> None:

@@ -8,10 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from kitctl.output.view.why import lines
+from kitctl.state.facts import OWN_MEMORY, OWN_VOLUMES
 from kitctl.state.phase import JobState, NodeState
 from kitctl.state.why.explain import FAMILIES, explain
 from kitctl.state.why.rule import LIMIT, brief
-from kitjob.report import PastFailure, Progress, RecoveryTimings, Standstill, Termination
+from kitjob.report import (
+    CopiesReport,
+    MirrorReport,
+    PastFailure,
+    Progress,
+    RecoveryTimings,
+    Standstill,
+    Termination,
+)
 
 JOB = JobState(
     name="x",
@@ -41,11 +50,20 @@ def waiting(reason: str) -> JobState:
 
 
 def failed(
-    error: str, *lines: str, target: str = "local", reason: str = "", progress: Progress = JOB.progress, **more: Any
+    error: str,
+    *lines: str,
+    target: str = "local",
+    reason: str = "",
+    progress: Progress = JOB.progress,
+    snapshots: str = "",
+    copies: CopiesReport | None = None,
+    mirror: MirrorReport | None = None,
+    **more: Any,
 ) -> JobState:
+    known = replace(JOB, progress=progress, snapshots=snapshots, copies=copies, mirror=mirror)
     said = {"reason": reason} if reason else {"reason": f"rank 1 failed ({error[:99]})", "rank": 1, "node": 1}
     end = Termination(outcome="fatal", error=error, lines=lines, **said, **more)
-    return replace(JOB, phase="Failed", target=target, reason=end.reason, failure=end, progress=progress)
+    return replace(known, phase="Failed", target=target, reason=end.reason, failure=end)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +123,14 @@ GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tc
          "the same on all ranks"),
         (failed("MemoryError: "), "rank 1: MemoryError:", "they share this machine's memory"),
         (failed("MemoryError: ", target="kind"), "rank 1: MemoryError:", "raise resources.limits.memory"),
+        (failed("SnapshotError: no snapshot in /a is usable, and training does not start from scratch while there are "
+                "some: step-00000060-g0001: no node that is left has some of its parts"),
+         "rank 1: nodes were lost at once that had all copies of parts of the snapshots, and none is whole any more",
+         "start over: --from-scratch; with snapshots.mirror"),
+        (replace(JOB, phase="Running",
+                 reason="resumed at step 40: 25 steps lost, as no node that is left has 1 of its 3 parts of step 60"),
+         "resumed at step 40: 25 steps lost, as no node that is left has 1 of its 3 parts of step 60",
+         "nothing, if one loss was enough"),
         (failed("SnapshotError: /a/b/c/d/e is of run 678: its model has other parameters"),
          "the snapshots that it should resume from are of another model", "--from-scratch"),
         (failed("FileNotFoundError: [Errno 2] No such file or directory: '/data/cfg.yaml'"),
@@ -132,6 +158,8 @@ def test_why_a_rank_failed(job: JobState, cause: str, fix: str) -> None:
 ANEW = "after a change of script or options: kitctl submit --name x --replace"
 LATER = "it starts by itself once it can; with other options: kitctl submit --name x --replace ..."
 SAVED = Progress(step=9, snapshot_step=8)
+MIRROR = MirrorReport(url="s3://b/x", step=7)
+MIRRORED = "step 7, which is in s3://b/x"
 LATE = Termination(outcome="fatal", reason="ran longer than 12h", error="DeadlineExceeded")
 NO_TIME = Termination(outcome="fatal", reason="DeadlineExceeded: Job was active longer than specified deadline")
 
@@ -155,6 +183,14 @@ NO_TIME = Termination(outcome="fatal", reason="DeadlineExceeded: Job was active 
         (replace(JOB, phase="Suspended", progress=SAVED), "kitctl resume x",
          "kitctl resume x continues from its last snapshot"),
         (replace(JOB, phase="Suspended"), "kitctl resume x", "kitctl resume x starts it again"),
+        (replace(JOB, phase="Suspended", progress=SAVED, snapshots=OWN_MEMORY, mirror=MIRROR), "kitctl resume x",
+         f"kitctl resume x continues from {MIRRORED}; on another cluster: kitctl submit --continue s3://b/x ..."),
+        (replace(JOB, phase="Cancelled", progress=SAVED, snapshots=OWN_VOLUMES), "kitctl restart x",
+         "kitctl restart x starts it again"),
+        (failed("KeyError: 1", target="kind", progress=SAVED, snapshots=OWN_VOLUMES, mirror=MIRROR), "",
+         "kitctl submit --name x --replace --continue s3://b/x ... continues from " + MIRRORED),
+        (failed("KeyError: 1", progress=SAVED, snapshots="/a", copies=CopiesReport(copied_step=8)), "kitctl restart x",
+         f"kitctl restart x starts it again; {ANEW} ..."),
         (replace(JOB, phase="Succeeded"), "", ""),
         (replace(JOB, phase="Succeeded", reason="the loss is nan since step 3"), "",
          "to train again: kitctl submit --name x --replace ..."),
