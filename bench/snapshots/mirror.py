@@ -32,14 +32,16 @@ BESIDE: Final = ("sh", "-c", 'echo 19 > /proc/self/autogroup; exec nice -n 19 "$
 def main() -> None:
     """Measure, and write the table."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, serving(Path(folder) / "s3", before=BESIDE) as server:
-        bucket = server.bucket(BUCKET)
-        mirror = {"KIT_SNAPSHOTS_MIRROR": f"s3://{BUCKET}/job", **server.environ()}
-        steps, used = _measure(Path(folder), mirror)
-        uploaded = sum(file.stat().st_size for file in bucket.rglob("*") if file.is_file())
-    blocks = [statistics.mean(steps[at : at + BLOCK]) for at in range(0, len(steps), BLOCK)]
+        server.bucket(BUCKET)
+        steps = _measure(Path(folder), {"KIT_SNAPSHOTS_MIRROR": f"s3://{BUCKET}/job", **server.environ()})
+    publish([statistics.mean(steps[at : at + BLOCK]) for at in range(0, len(steps), BLOCK)])
+
+
+def publish(blocks: Sequence[float]) -> None:
+    """Write the table; ``blocks``: seconds of a step in each, in every other one while nothing is uploaded."""
     pairs = list(zip(blocks[::2], blocks[1::2], strict=True))[WARM_UP:]
-    more = interval([100 * (on / off - 1) for on, off in pairs])
-    off, on = (1000 * statistics.median(values) for values in (blocks[3::2], blocks[2::2]))
+    more = interval([BLOCK * (on - off) for on, off in pairs])
+    off, on = (statistics.median(values) for values in (blocks[2 * WARM_UP + 1 :: 2], blocks[2 * WARM_UP :: 2]))
     save(
         "mirror",
         Result(
@@ -48,20 +50,14 @@ def main() -> None:
             "one block the process that uploads works, in the other it is stopped; what it has not uploaded then is "
             "left to the next one. A mean step of each, and the median of the pairs' differences with a 95 % interval. "
             "The S3 server (versitygw) is on the same cores, with the lowest priority. Goal: at most 2 %.",
-            columns=(
-                "stopped, ms per step",
-                "uploads, ms per step",
-                "difference",
-                "interval",
-                "uploader, CPU s per GB",
-            ),
+            columns=("stopped, ms per step", "uploads, ms per step", "a snapshot costs, s", "interval", "one a minute"),
             rows=[
                 (
-                    f"{off:.1f}",
-                    f"{on:.1f}",
-                    f"{more.median:+.2f} %",
-                    f"{more.low:+.2f} % to {more.high:+.2f} %",
-                    f"{used / (uploaded / 1e9):.1f}",
+                    f"{1000 * off:.1f}",
+                    f"{1000 * on:.1f}",
+                    f"{more.median:+.2f}",
+                    f"{more.low:+.2f} to {more.high:+.2f}",
+                    f"{100 * more.median / 60:+.2f} % ({100 * more.low / 60:+.2f} to {100 * more.high / 60:+.2f})",
                 )
             ],
             raw={"blocks": blocks},
@@ -69,8 +65,8 @@ def main() -> None:
     )
 
 
-def _measure(folder: Path, mirror: dict[str, str]) -> tuple[list[float], float]:
-    """Seconds of each step, the first block with uploads; and processor seconds of the uploading process."""
+def _measure(folder: Path, mirror: dict[str, str]) -> list[float]:
+    """Seconds of each step, the first block with uploads."""
     env = {
         "PET_NNODES": "1",
         "PET_NPROC_PER_NODE": str(RANKS),
@@ -90,27 +86,25 @@ def _measure(folder: Path, mirror: dict[str, str]) -> tuple[list[float], float]:
     with (folder / "log").open("wb") as log:
         agent = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **env}, stdout=log, stderr=log)
         try:
-            used = _alternate(agent, times)
+            done = _alternate(agent, times)
         finally:
             agent.kill()
             agent.wait()
-    assert used is not None, (folder / "log").read_text()
+    assert done, (folder / "log").read_text()
     moments = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
-    return [after - before for before, after in pairwise(moments)][: 2 * PAIRS * BLOCK], used
+    return [after - before for before, after in pairwise(moments)][: 2 * PAIRS * BLOCK]
 
 
-def _alternate(agent: subprocess.Popen[bytes], times: Path) -> float | None:
-    """Let the process that uploads work in every other block; returns its processor seconds; None: the job failed."""
-    uploader, used = 0, 0.0
+def _alternate(agent: subprocess.Popen[bytes], times: Path) -> bool:
+    """Let the process that uploads work in every other block; returns whether the job has taken all steps."""
+    uploader = 0
     for taken in _steps_taken(agent, times):
         uploader = uploader or _uploader(agent.pid)
         if taken > 2 * PAIRS * BLOCK:
-            os.kill(uploader, signal.SIGCONT)
-            return used
+            return True
         if uploader:
-            used = _processor_seconds(uploader)
             os.kill(uploader, signal.SIGSTOP if taken // BLOCK % 2 else signal.SIGCONT)
-    return None
+    return False
 
 
 def _steps_taken(agent: subprocess.Popen[bytes], times: Path) -> Iterator[int]:
@@ -131,12 +125,6 @@ def _uploader(agent: int) -> int:
 
 def _command(pid: str) -> Sequence[str]:
     return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
-
-
-def _processor_seconds(pid: int) -> float:
-    """Of a process so far; see proc(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
