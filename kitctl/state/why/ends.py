@@ -8,6 +8,10 @@ from kitctl.state.why.rule import Family, Rule
 
 _LESS: Final = "use less: fewer data loader workers, smaller batches, files that are read on demand"
 _SHARED: Final = "raise sharedMemory (and the memory limit, which it counts towards), or use fewer data loader workers"
+_MAPPED: Final = (
+    "a file that the data set maps (np.memmap) was truncated meanwhile, or its disk is full: write new files, and "
+    "os.replace() them"
+)
 _SPAWN: Final = "if its own error above speaks of bootstrapping, the script needs: if __name__ == '__main__':"
 ENDS: Final = Family(
     "Ends of containers and processes",
@@ -50,6 +54,13 @@ ENDS: Final = Family(
             "",
             "raise the limit of its processor time, ulimit -t, or RLIMIT_CPU where the script sets it",
             seen="killed by SIGXCPU",
+        ),
+        Rule(
+            r"Too many open files: '(?!/dev/shm|/proc)([^']+)'",
+            "",
+            "close what the script opens, with open(...) as file; what a data set keeps open for each item adds up; or "
+            "raise the limit of open files (ulimit -n)",
+            seen="OSError: [Errno 24] Too many open files: 'data/shard-117.bin'",
         ),
         Rule(
             r"No usable temporary directory",
@@ -101,6 +112,14 @@ ENDS: Final = Family(
             f"{_SHARED}; if a mapped file was truncated or its volume is gone, fix that",
             local="free space in /dev/shm, or use fewer data loader workers; if a mapped file was truncated, fix that",
             seen="killed by SIGBUS at train.py:7 ... (/dev/shm has 64 MiB)",
+        ),
+        Rule(
+            r"DataLoader worker .* Bus error \(/dev/shm has [\d.]+ [GT]iB\)",
+            "",
+            f"{_MAPPED}; else raise sharedMemory",
+            local=f"{_MAPPED}; else free space in /dev/shm",
+            seen="DataLoader worker was killed by signal: Bus error (/dev/shm has 23.5 GiB)",
+            means="shared memory is large: what the worker maps is not there",
         ),
         Rule(
             r"DataLoader worker .* Bus error|shared memory\(shm\)"

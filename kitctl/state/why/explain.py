@@ -44,6 +44,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )
 EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
+AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
 FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: nothing was saved, or nothing is loaded
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
@@ -173,6 +174,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
                 yield found[:2]
         if job.reason:
             yield brief(_OF_RANK.sub(r"\1: \2", job.reason)), ""
+        if _stuck(job):
+            yield f"its ranks were started {job.restarts} times, and have taken no step", AGAIN.format(job.name)
     elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
         found = _known(job.reason, local=local)
         yield found[:2] if found else (brief(job.reason), "")

@@ -12,6 +12,21 @@ LOSSES: Final = Family(
     "Running",
     (
         Rule(
+            r"the job is being deleted, and kept by its finalizer (\S+)",
+            "the job is being deleted, and its finalizer {0} keeps it: who set that has not released it",
+            "see to what sets {0}; if that is gone for good: kubectl patch the job with metadata.finalizers: null",
+        ),
+        Rule(
+            r"PreemptionByScheduler",
+            "a pod of higher priority takes the place of one of the job's",
+            "nothing: it starts again once there is room; or give it a higher priority: --priority",
+        ),
+        Rule(
+            r"EvictionByEvictionAPI|DeletionByTaintManager|TerminationByKubelet",
+            "a machine gives up the job's pod: it is drained, or about to stop",
+            "nothing: its node is replaced on another machine once there is room",
+        ),
+        Rule(
             r"termination not confirmed: node (\S+) is unreachable",
             "the machine {0} is off or disconnected, and its pod may still run there",
             "switch it on; only if it is off for good: kubectl taint node {0} "

@@ -22,9 +22,32 @@ SCHEDULING: Final = Family(
             seen="violates PodSecurity restricted:latest: ...",
         ),
         Rule(
+            r"claim (\S+) has no volume: ExternalProvisioning\b.*?external provisioner '([^']+)'",
+            "the claim {0} has no volume: nothing has made one, which {1} should do",
+            "see that the driver {1} runs in the cluster, or name another class of kubectl get storageclass: "
+            "--storage-class",
+        ),
+        Rule(
+            r"claim (\S+) has no volume: FailedBinding\b.*?(?:no persistent volumes available|no storage class is set)",
+            "the claim {0} has no volume: it names no storage class that makes one, and none that is free fits",
+            "name a class that makes volumes (kubectl get storageclass): --storage-class; or another claim: --claim",
+        ),
+        Rule(
+            r"(claim \S+ has no volume): (.*)",
+            "{0}: {1}",
+            "mend what the message says of its storage class, or name another: --storage-class, or --claim",
+            seen="claim run-snapshots has no volume: ProvisioningFailed: ...",
+        ),
+        Rule(
             r"unbound immediate PersistentVolumeClaims",
             "a claim of the job has no volume yet",
             "kubectl describe pvc names what its storage class lacks",
+        ),
+        Rule(
+            r"didn't match PersistentVolume's node affinity|volume node affinity conflict|no available volume zone",
+            "a volume of the job is in a zone, or on a machine, where its pods may not run",
+            "kubectl describe pv names the zone or machine (Node Affinity): use machines there, by "
+            "scheduling.nodeSelector, or a claim whose class makes the volume where the pod is (WaitForFirstConsumer)",
         ),
         Rule(
             r'persistentvolumeclaim "([^"]+)" not found',
@@ -40,6 +63,22 @@ SCHEDULING: Final = Family(
             r"didn't match Pod's node affinity/selector",
             "no machine has the labels of scheduling.nodeSelector",
             "kubectl get nodes --show-labels lists those that there are",
+        ),
+        Rule(
+            r"didn't (?:match pod|satisfy existing pods) (?:anti-)?affinity rules"
+            r"|didn't match pod topology spread constraints",
+            "no further machine fits how the pods have to be spread, or kept together",
+            "scheduling.spread: prefer, fewer nodes, or look at pod.affinity and pod.topologySpread",
+        ),
+        Rule(
+            r"didn't have free ports",
+            "on all machines another pod has the port that the job takes from the machine",
+            "another rendezvous.port and metrics.port, or leave out pod.hostNetwork",
+        ),
+        Rule(
+            r"were unschedulable|Too many pods|exceed max volume count",
+            "no machine takes another pod: they are cordoned, or have as many pods or volumes as they may",
+            "kubectl get nodes shows those that are cordoned (SchedulingDisabled): kubectl uncordon; or add machines",
         ),
         Rule(
             r"had untolerated taint",

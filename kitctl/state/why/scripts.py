@@ -76,7 +76,14 @@ SCRIPTS: Final = Family(
             seen="numpy.dtype size changed, may indicate binary incompatibility",
         ),
         Rule(
-            r"((?!libcuda|libnvidia)lib[\w.+-]*\.so[\w.]*): cannot open shared object file",
+            r"(lib(?:cudart|cudnn|cublas|cufft|curand|cusparse|cusolver|nccl|nvrtc|nvJitLink|cupti|nvToolsExt)\w*"
+            r"\.so[\w.]*): cannot open shared object file",
+            "a package was built for another CUDA than there is: it needs {0}",
+            "install the package's build for the torch that runs: python -c 'import torch; print(torch.version.cuda)'",
+            seen="ImportError: libcudart.so.11.0: cannot open shared object file",
+        ),
+        Rule(
+            r"((?!libcuda\.|libnvidia-ml)lib[\w.+-]*\.so[\w.]*): cannot open shared object file",
             "the node has no system library {0}",
             "install the package that has it in the image: apt-file search {0} names it",
             local="install the package that has it: apt-file search {0} names it",
@@ -85,6 +92,12 @@ SCRIPTS: Final = Family(
             r"version `(GLIBC\w*_[\d.]+)' not found",
             "a package was built for a newer system than this one: it needs {0}",
             "a wheel that is built for older systems, or a newer image",
+        ),
+        Rule(
+            r"^(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b",
+            "a process that the script starts has failed: from Python 3.14 on it imports the script again",
+            "put what the script does under: if __name__ == '__main__': or multiprocessing.set_start_method('fork')",
+            called=r"multiprocessing/(?:popen_)?forkserver\.py",
         ),
         Rule(
             r"bootstrapping phase",

@@ -10,6 +10,7 @@ _HUB: Final = (
     "download it once to a volume, and set HF_HOME to that folder and HF_HUB_OFFLINE=1; or name the proxy: "
     "--env HTTPS_PROXY=..."
 )
+_PROXY: Final = "with http_proxy or https_proxy set, it is the proxy that refuses: --env NO_PROXY=..."
 SERVICES: Final = Family(
     "Services and downloads",
     "Failed",
@@ -51,11 +52,19 @@ SERVICES: Final = Family(
             seen="[Errno 99] Cannot assign requested address",
         ),
         Rule(
+            r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
+            "",
+            "http_proxy or https_proxy of the ranks names a proxy that does not answer, or refuses: mend it, or except "
+            "the host: --env NO_PROXY=...",
+            seen="ProxyError: HTTPSConnectionPool(...): Cannot connect to proxy",
+        ),
+        Rule(
             r"(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError|ClientConnectorError|OperationalError)\b"
             r".*?(?:refused|timed out|unreachable|Max retries)",
             "",
-            "check that the service is up, and reached at that address from the nodes: one on your own machine is not",
-            local="check that the service is up, and listens at that address",
+            "check that the service is up, and reached at that address from the nodes: one on your own machine is not; "
+            f"{_PROXY}",
+            local=f"check that the service is up, and listens at that address; {_PROXY}",
             seen="URLError: <urlopen error [Errno 111] Connection refused>",
         ),
         Rule(

@@ -17,6 +17,11 @@ STARTS: Final = Family(
             "leave out --trainer image, so that kitctl's own travels with the job; or name an image of its version",
         ),
         Rule(
+            r"init container (\S+) of (\S+) failed (\(exit code \d+\).*)",
+            "init container {0} failed {2}",
+            "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",
+        ),
+        Rule(
             _REQUIREMENTS + r"stay as they are in the image",
             "",
             "loosen that requirement, or use another image",

@@ -26,6 +26,16 @@ VOLUMES: Final = Family(
             "create it in the job's namespace: the pods continue by themselves",
         ),
         Rule(
+            r"couldn't find key (\S+) in (Secret|ConfigMap) [^/\s]+/(\S+)",
+            "the {1} {2}, which a variable of the job names, has no key {0}",
+            "kubectl describe {1} {2} lists its keys: name one of them, or add it: the pods continue by themselves",
+        ),
+        Rule(
+            r"FailedMount\b.*?references non-existent (secret|config) key: (\S+)",
+            "a {0} that a volume of the job names has no key {1}",
+            "name a key that it has, or add it: the pods continue by themselves",
+        ),
+        Rule(
             r"FailedAttachVolume|Multi-Attach error",
             "a volume is attached to another machine, which may take it alone",
             "wait until its pod there has ended, or use a claim that all nodes share (ReadWriteMany)",

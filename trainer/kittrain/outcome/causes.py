@@ -37,6 +37,7 @@ class Cause:
         fix: what the user can do; ``{0}`` is the pattern's first group. Empty if the error says enough.
         permanent: whether a restart cannot help.
         deterministic: whether another restart cannot help if the same failure follows the first.
+        called: what the traceback has to have, too.
         seen: an error as people see it, for the documentation; empty for one of several that tell of lost peers.
     """
 
@@ -45,6 +46,7 @@ class Cause:
     fix: str = ""
     permanent: bool = False
     deterministic: bool = False
+    called: str = ""
     seen: str = ""
 
 
@@ -265,6 +267,15 @@ CAUSES: Final[tuple[Cause, ...]] = (
         "of open files (ulimit -n)",
         seen="OSError: [Errno 24] Too many open files",
     ),
+    # Of a process that the script has started, and that has ended: multiprocessing reaches no other machine's ranks.
+    Cause(
+        r"^(ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b",
+        fix="a process that the script has started has ended: see its own error in the log; from Python 3.14 on such a "
+        "process imports the script: put what it does under if __name__ == '__main__':",
+        called=r"multiprocessing/(connection|forkserver|popen_\w+|managers|queues)\.py\W, line \d+, in [^\n]*\n"
+        r"(?!.*\bFile )",
+        seen="ConnectionResetError: [Errno 104] Connection reset by peer",
+    ),
     # Each round chooses a new port for the ranks' store: another process took this one first.
     Cause(r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE", "peer"),
     Cause(
@@ -320,7 +331,7 @@ UNKNOWN: Final = Cause("")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG")  # the rank could not write its error
 
 
-def cause_of(error: str, lines: Sequence[str] = ()) -> Cause:
+def cause_of(error: str, lines: Sequence[str] = (), traceback: str = "") -> Cause:
     """The row that explains why a rank ended, with its fix filled in; :data:`UNKNOWN` if there is none.
 
     The last lines count only if there is no error message: before an exception a rank may have printed anything. They
@@ -328,6 +339,8 @@ def cause_of(error: str, lines: Sequence[str] = ()) -> Cause:
     """
     whole = "\n".join((error, *lines)) if _NO_MESSAGE.match(error) else error
     for row in CAUSES:
+        if row.called and not re.search(row.called, traceback, re.DOTALL):
+            continue
         text = whole if row.kind == "own" or error.startswith("killed by SIGABRT") else error
         if found := re.search(row.pattern, text, re.DOTALL):
             return replace(row, fix=row.fix.format(*found.groups()))

@@ -60,7 +60,7 @@ class Failure:
     @property
     def cause(self) -> Cause:
         """The matching row of the table of causes."""
-        return cause_of(self.error, self.lines)
+        return cause_of(self.error, self.lines, self.traceback)
 
     @property
     def kind(self) -> Kind:

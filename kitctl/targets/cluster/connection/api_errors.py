@@ -65,6 +65,8 @@ ERROR_RULES: Final = (
     Rule(422, "Duplicate value", UsageError, "choose another name for what you add to the pods: one of the job has it"),
     Rule(422, "", UsageError, ""),
     Rule(429, "", TargetError, "the API server is overloaded: try again"),
+    Rule(500, "failed calling webhook", TargetError, "the cluster asks that webhook about each such object, and "
+            "it does not answer: tell its administrator; kubectl get validatingwebhookconfigurations lists them"),
 )
 # A part of the error's text -> what to do about the connection.
 TLS: Final = {

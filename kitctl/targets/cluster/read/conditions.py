@@ -16,10 +16,13 @@ USUAL_REASONS: Final = frozenset({"Completed", "Error", "ContainerCreating", "Po
 # This taint marks the node's pods as failed. Force deletion does not: the Job controller still waits for their end.
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exists is stuck
+UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
+BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
 OUT_OF_MEMORY: Final = "OOMKilled"
 MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
 
+OWN_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion"})  # Kubernetes' own, which end by themselves
 NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
 NO_PROGRAM: Final = re.compile(r'exec: "(?:[^"]*/)?([^"/]+)":[^:]* (?:not found|no such file)')
 NO_MODULE: Final = re.compile(r"No module named '?(kittrain|kitjob)")
@@ -41,13 +44,22 @@ def pod_reason(pod: Object, state: Object, now: float) -> str:
 
 
 def job_reason(job: Object, queue: QueuePosition | None, events: Sequence[Object]) -> str:
-    """Why a job has no pods: an interrupted submit, a queue, or its latest warning event."""
+    """Why a job has no pods: its deletion, an interrupted submit, a queue, or its latest warning event."""
+    if held := _held(job):
+        return held
     if lifecycle.is_pending(job):
         return "submit was interrupted: run it again, or kitctl delete"
     if queue and queue.state in {"Waiting", "Stopped"}:
         return _queue_reason(queue)
     latest = max(events, key=time_of, default=None)
     return format_condition(latest) if latest else ""
+
+
+def _held(job: Object) -> str:
+    """What keeps a job that is being deleted; empty: nothing does, but Kubernetes itself."""
+    others = [one for one in job["metadata"].get("finalizers") or [] if one not in OWN_FINALIZERS]
+    deleted = job["metadata"].get("deletionTimestamp")
+    return f"the job is being deleted, and kept by its finalizer {others[0]}" if deleted and others else ""
 
 
 def format_condition(condition: Mapping[str, Any]) -> str:
@@ -57,11 +69,12 @@ def format_condition(condition: Mapping[str, Any]) -> str:
 
 def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     """The most specific one first."""
-    yield from _termination(pod, state, now)
     conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
+    yield from _termination(pod, state, now, conditions.get("DisruptionTarget", {}))
     scheduled = conditions.get("PodScheduled", {})
-    if scheduled.get("status") == "False":
+    if scheduled.get("status") == "False" and not _binds(scheduled, now):
         yield format_condition(scheduled)
+    yield from _before_the_ranks(pod)
     waiting = state.get("waiting") or {}
     if waiting and waiting.get("reason") not in USUAL_REASONS:
         fix = FIXES.get(waiting.get("reason", ""), "")
@@ -77,6 +90,35 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield format_condition(disruption)
     if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
         yield format_condition(pod["status"])
+
+
+def is_unbound(pod: Object) -> bool:
+    """Whether a pod waits for a claim that has no volume."""
+    told = (one.get("message", "") for one in pod["status"].get("conditions") or [] if one["type"] == "PodScheduled")
+    return any(UNBOUND in one for one in told)
+
+
+def _binds(scheduled: Mapping[str, Any], now: float) -> bool:
+    """Whether a pod waits for a volume that may be made in this moment."""
+    since = scheduled.get("lastTransitionTime")
+    young = bool(since) and now < datetime.fromisoformat(str(since)).timestamp() + BINDING_SECONDS
+    return young and UNBOUND in scheduled.get("message", "")
+
+
+def _before_the_ranks(pod: Object) -> Iterator[str]:
+    """An init container that has failed, or cannot start: the container that trains only waits for it."""
+    for one in pod["status"].get("initContainerStatuses") or []:
+        state = one.get("state") or {}
+        waiting = state.get("waiting") or {}
+        ended = state.get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            said = ended.get("message", "").strip().rpartition("\n")[2]
+            yield (
+                f"init container {one['name']} of {pod['metadata']['name']} failed (exit code {ended['exitCode']})"
+                + (f": {said}" if said else "")
+            )
+        elif waiting and waiting.get("reason") not in USUAL_REASONS:
+            yield f"init container {one['name']}: {format_condition(waiting)}"
 
 
 def before_the_agent(line: str) -> str:
@@ -97,12 +139,12 @@ def _not_started(message: str) -> str:
     return f"its container could not be started: {message.rpartition('unable to start container process: ')[2]}"
 
 
-def _termination(pod: Object, state: Object, now: float) -> Iterator[str]:
+def _termination(pod: Object, state: Object, now: float, disruption: Mapping[str, Any]) -> Iterator[str]:
     """For a pod that is being deleted; it is stuck if its end is not confirmed within its grace period."""
     if (since := pod["metadata"].get("deletionTimestamp")) is None:
         return
     if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # when its grace period is over
-        yield "is being deleted"
+        yield "is being deleted" + (f": {format_condition(disruption)}" if disruption else "")
         return
     if "terminated" in state:  # its kubelet has reported it; the controller's finalizer holds the pod
         yield "has ended, and is replaced once Kubernetes' Job controller notices: up to ten minutes"

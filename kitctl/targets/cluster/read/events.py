@@ -10,7 +10,7 @@ from kitctl.base.errors import Forbidden
 from kitctl.kinds import of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read.conditions import format_condition, time_of
+from kitctl.targets.cluster.read.conditions import format_condition, is_unbound, time_of
 
 OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
@@ -36,6 +36,8 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     creating = [pod for pod in pods if _is_creating(pod)][:MAX_STUCK]
     found = {}
     with suppress(Forbidden):
+        if unbound := next(filter(is_unbound, pods), None):
+            found[unbound["metadata"]["name"]] = _of_claims(api, unbound)
         for pod in creating:
             about = f"involvedObject.uid={pod['metadata']['uid']}"
             warnings = _warnings(api, pod["metadata"]["namespace"], about)
@@ -43,6 +45,17 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
             if latest := max(others, key=time_of, default=None):
                 found[pod["metadata"]["name"]] = format_condition(latest)
     return found
+
+
+def _of_claims(api: Api, pod: Object) -> str:
+    """What is said last of a pod's claims that have no volume: the scheduler only says that there are some."""
+    named = (one.get("persistentVolumeClaim", {}).get("claimName", "") for one in pod["spec"].get("volumes") or [])
+    for claim in filter(None, named):
+        about = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"
+        said = api.select("Event", pod["metadata"]["namespace"], fieldSelector=about)
+        if latest := max(said, key=time_of, default=None):
+            return f"claim {claim} has no volume: {format_condition(latest)}"
+    return ""
 
 
 def _is_creating(pod: Object) -> bool:

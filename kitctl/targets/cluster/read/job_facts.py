@@ -255,9 +255,17 @@ def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, s
         exit_code=ended.get("exitCode"),
         signal=ended.get("signal"),
         termination=_termination(ended.get("message", "")),
-        note=conditions.pod_reason(pod, state, now) or stuck.get(pod["metadata"]["name"], ""),
+        note=_note(pod, state, now, stuck),
         before=_how_ended(sorted(pods, key=created)[-2], now, stuck) if len(pods) > 1 else "",
     )
+
+
+def _note(pod: Object, state: Object, now: float, stuck: Mapping[str, str]) -> str:
+    """Why a pod is not running: as its status says it, and more where that only says that claims have no volume."""
+    reason, more = conditions.pod_reason(pod, state, now), stuck.get(pod["metadata"]["name"], "")
+    if conditions.is_unbound(pod):
+        return reason and (more or reason)
+    return reason or more
 
 
 def _how_ended(pod: Object, now: float, stuck: Mapping[str, str]) -> str:

@@ -81,6 +81,22 @@ def failed(
          "no machine has enough free memory", "ask for less"),
         ("Unschedulable: 0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
          "no machine has the labels of scheduling.nodeSelector", "--show-labels"),
+        ("0/4: 1 node(s) had untolerated taint(s), 3 node(s) didn't match PersistentVolume's node affinity.",
+         "a volume of the job is in a zone", "kubectl describe pv"),
+        ("Unschedulable: 0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 node(s) were unschedulable.",
+         "no machine takes another pod", "uncordon"),
+        ("claim x has no volume: ExternalProvisioning: ... by the external provisioner 'csi.a.b' or manually",
+         "the claim x has no volume: nothing has made one, which csi.a.b should do", "--storage-class"),
+        ('claim x has no volume: ProvisioningFailed: storageclass.storage.k8s.io "fast" not found',
+         "claim x has no volume: ProvisioningFailed", "--storage-class"),
+        ("CreateContainerConfigError: couldn't find key token in Secret n/hub (create the Secret)",
+         "the Secret hub, which a variable of the job names, has no key token", "kubectl describe Secret hub"),
+        ("init container fetch of x-0-abc failed (exit code 128): fatal: no such repository",
+         "init container fetch failed (exit code 128): fatal: no such repository", "kubectl logs x-0-abc -c fetch"),
+        ("the job is being deleted, and kept by its finalizer example.com/hold",
+         "the job is being deleted, and its finalizer example.com/hold keeps it", "metadata.finalizers"),
+        ("is being deleted: PreemptionByScheduler: preempting to accommodate a higher priority pod",
+         "a pod of higher priority takes the place of one of the job's", "--priority"),
         ('ErrImagePull: failed to pull and unpack image "r/x:1": no match for platform in manifest: not found',
          "the image has no build for the machine's processor", "kubernetes.io/arch"),
         ('ImagePullBackOff: Back-off pulling image "x": ErrImagePull: rpc error: code = NotFound desc = x:1: not found',
@@ -243,6 +259,13 @@ def test_every_row_has_a_fix_that_can_be_filled_in() -> None:
             groups = ["x"] * 3
             assert rule.fix.format(*groups), rule.pattern
             assert len(rule.cause.format(*groups)) <= LIMIT
+
+
+def test_ranks_that_are_started_again_and_again_are_never_called_well() -> None:
+    again = replace(JOB, phase="Running", restarts=3)
+    assert explain(again, 0.0).cause == "its ranks were started 3 times, and have taken no step"
+    assert explain(replace(again, progress=Progress(step=5)), 0.0).cause == ""
+    assert explain(replace(again, restarts=2), 0.0).cause == ""
 
 
 def test_what_ranks_recover_from_is_told_with_its_fix_while_they_do() -> None:

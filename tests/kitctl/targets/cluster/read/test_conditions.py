@@ -51,6 +51,69 @@ def test_an_ended_pod_that_stays_is_kept_by_its_controller_not_by_its_node() -> 
     assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller notices")
 
 
+def test_a_pod_that_is_preempted_says_so_while_it_ends() -> None:
+    pod = recorded("leaving").pods[1]
+    pod["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    assert note(pod, now=over + 1) == "is being deleted: PreemptionByScheduler"
+
+
+UNBOUND = {
+    "metadata": {"name": "x-0"},
+    "spec": {},
+    "status": {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": "0/4 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found",
+                "lastTransitionTime": "1970-01-01T00:01:40Z",
+            }
+        ]
+    },
+}
+
+
+def test_a_claim_may_take_some_seconds_to_get_its_volume() -> None:
+    assert conditions.is_unbound(UNBOUND)
+    assert conditions.pod_reason(UNBOUND, {}, 105.0) == ""
+    assert "unbound immediate" in conditions.pod_reason(UNBOUND, {}, 120.0)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"state": {"terminated": {"exitCode": 0}}}, ""),
+        ({"state": {"waiting": {"reason": "PodInitializing"}}}, ""),
+        ({"state": {"terminated": {"exitCode": 128}}}, "init container fetch of x-0 failed (exit code 128)"),
+        (
+            {"state": {"terminated": {"exitCode": 1, "message": "cloning\nfatal: no repository\n"}}},
+            "init container fetch of x-0 failed (exit code 1): fatal: no repository",
+        ),
+        (
+            {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 2}}},
+            "init container fetch of x-0 failed (exit code 2)",
+        ),
+        (
+            {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}},
+            "init container fetch: ErrImagePull: no such image",
+        ),
+    ],
+)
+def test_an_init_container_that_fails_is_told(state: dict[str, Any], expected: str) -> None:
+    status = {"initContainerStatuses": [{"name": "fetch", **state}]}
+    pod = {"metadata": {"name": "x-0"}, "spec": {}, "status": status}
+    assert conditions.pod_reason(pod, {"waiting": {"reason": "PodInitializing"}}, 0.0) == expected
+
+
+def test_a_job_that_a_finalizer_of_others_keeps_says_which() -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {}}
+    job = {"metadata": {**deleted, "finalizers": ["foregroundDeletion", "example.com/hold"]}}
+    assert conditions.job_reason(job, None, ()).endswith("kept by its finalizer example.com/hold")
+    assert conditions.job_reason({"metadata": {**deleted, "finalizers": ["foregroundDeletion"]}}, None, ()) == ""
+
+
 def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
     resources = {"limits": {"memory": "512Mi"}}
     pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
