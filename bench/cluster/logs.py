@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import select
 import subprocess
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,10 +52,11 @@ def main() -> None:
     programs.build("stern")
     rounds: list[dict[str, dict[str, float]]] = []
     with _enough_instances(), temporary_namespace() as namespace, _talking(namespace) as folder:
-        commands = _commands(namespace)
-        batches = iter(range(len(commands) * (ROUNDS + 1)))
+        turns = deque(_commands(namespace).items())
+        batches = itertools.count()
         for _ in range(ROUNDS + 1):
-            rounds.append({name: _follow(command, folder, next(batches)) for name, command in commands.items()})
+            rounds.append({name: _follow(command, folder, next(batches)) for name, command in turns})
+            turns.rotate(1)  # none always reads the most, or comes after the same one
             print(f"  {rounds[-1]}", flush=True)
     save(
         "logs",

@@ -27,6 +27,7 @@ from kitctl.targets.cluster.connection.transport import READ_SECONDS, Transport
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML: the API server reads it as such
 FOLLOW_SECONDS: Final = 60.0  # of silence, after which a followed log is attached again: a request a minute and pod
 LINE_BYTES: Final = 4 << 20  # a stream without line breaks takes no more memory
+PIECE_BYTES: Final = 4 << 10  # of a log: a kubelet sends up to 32 KiB at once, which as lines takes ten times as much
 MERGE: Final = "application/merge-patch+json"
 
 
@@ -209,7 +210,7 @@ class Api:
     def _pieces(self, path: str, query: dict[str, str], seconds: float) -> Iterator[list[str]]:
         answer = self.transport.stream("Pod", path, query=query, read_seconds=seconds, followed="follow" in query)
         try:
-            yield from split_pieces(answer.stream())
+            yield from split_pieces(answer.stream(PIECE_BYTES))
         except urllib3.exceptions.HTTPError as error:
             raise self.transport.connection_error(error) from error
         finally:

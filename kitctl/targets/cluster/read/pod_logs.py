@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kitctl.base.errors import KitError, NotFound, Unavailable
@@ -26,7 +26,7 @@ from kitctl.targets.cluster.read.agent_runs import ReadLog
 
 POLL_SECONDS: Final = 1.0
 BATCH_SECONDS: Final = 0.1
-MOST_WAITING: Final = 256  # lists of lines that readers may be ahead by: then pods wait, and memory stays as it is
+MOST_WAITING: Final = 64  # lists of lines that readers may be ahead by: then pods wait, and memory stays as it is
 # What a kubelet writes into a log that it cannot read on, for example since it has too many inotify watches.
 KUBELET_ERRORS: Final = ("failed to create fsnotify watcher", "failed to watch directory", "failed to read log file")
 TRIES: Final = 2  # to read a log whose connection breaks, without a further line
@@ -115,23 +115,28 @@ def follow(api: Api, source: Source) -> Iterator[list[Line]]:
     """
     arriving: queue.Queue[list[Line]] = queue.Queue(MOST_WAITING)
     readers: dict[str, _Reader] = {}
-    pods = source.pods()
-    missing = source.missing(pods)
+    missing, read = _missing(source)
     if missing:
-        yield [*source.copies(missing, [agent_runs.read_log(pod) for pod in pods if job_facts.has_logs(pod)])]
+        yield [*source.copies(missing, read)]
     ended, next_poll = False, 0.0
     while True:
         if time.monotonic() >= next_poll:
             ended = source.ended()
-            _start_readers(api, pods := source.pods(), readers, arriving)
+            _start_readers(api, source.pods(), readers, arriving)
             next_poll = time.monotonic() + POLL_SECONDS
         batch = _receive(arriving)
         yield batch
         if ended and not batch and not any(reader.is_alive() and not reader.silent for reader in readers.values()):
             break
     cut = sum(not reader.whole for reader in readers.values())
-    if count := max(cut, source.missing(pods) - missing) if readers else 0:
+    if count := max(cut, _missing(source)[0] - missing) if readers else 0:
         yield [*source.copies(count, [reader.read for reader in readers.values()])]
+
+
+def _missing(source: Source) -> tuple[int, list[ReadLog]]:
+    """How many runs' lines no pod holds, and the logs that pods hold."""
+    pods = source.pods()
+    return source.missing(pods), [agent_runs.read_log(pod) for pod in pods if job_facts.has_logs(pod)]
 
 
 def _start_readers(
@@ -154,7 +159,8 @@ class _Reader(threading.Thread):
         self._pod = pod["metadata"]["name"]
         self._container = job_facts.container_name(pod)
         self._index = job_facts.node_index(pod) or 0
-        self._found = pod
+        self._uid = pod["metadata"]["uid"]
+        self._log = agent_runs.read_log(pod)
         self._arriving = arriving
         self._last: Line | None = None
         self._place = _Place()
@@ -164,7 +170,7 @@ class _Reader(threading.Thread):
     @property
     def read(self) -> ReadLog:
         """What was read."""
-        return agent_runs.read_log(self._found, whole=self.whole, last=self._last)
+        return replace(self._log, whole=self.whole, last=self._last)
 
     def run(self) -> None:
         """Read until the log has ended."""
@@ -176,7 +182,7 @@ class _Reader(threading.Thread):
         try:
             self._take(follow="true")
             pod = self._api.find("Pod", self._namespace, self._pod)
-            exists = pod is not None and pod["metadata"]["uid"] == self._found["metadata"]["uid"]
+            exists = pod is not None and pod["metadata"]["uid"] == self._uid
             if exists and not job_facts.is_running(pod or {}):
                 self._take()  # what a newer file has
                 self.whole = True
