@@ -68,10 +68,11 @@ FIRST_SCORE: Final = (
     "a daemon ended as if it had trained, and a random.py next to the script broke `python -m kitctl`. A job with",
     "another MASTER_ADDR, of which a cause had been expected, trains: it is among the healthy ones.",
     "Once these were mended, 14 more were made up in the same way: 14 causes and 2 of 14 fixes were right at first.",
-    "A blind set came last: 36 that are not healthy, half of them on a cluster, by somebody who had read neither the rules",
-    "nor this page. 25 causes came first and were right, three more were told as a fact, 19 fixes were right; of 8 healthy",
-    "jobs one had a cause (its pod was being deleted). They were judged by hand, the rules were mended since, and they are",
-    "not in the table: of eight that were made again seven have their cause and their fix now, and a preemption does not.",
+    "A blind set came last: 36 that are not healthy, half of them on a cluster, by somebody who had not read the",
+    "rules, and of this page three rows. 25 causes came first and were right, three more were told as a fact, 19",
+    "fixes were right; of 8 healthy jobs one had a cause (its pod was being deleted). They were judged by hand, the",
+    "rules were mended since, and they are not in the table: of eight that were made again seven have their cause and",
+    "their fix now, and a preemption does not.",
 )
 
 
