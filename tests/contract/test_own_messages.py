@@ -18,7 +18,10 @@ from kitctl.state.why.starts import STARTS
 
 ROOT = Path(__file__).parents[2]
 RULES = Path("kitctl/state/why")
-OWN = [rule for family in (GROUPS, LOSSES, SNAPSHOTS, STARTS) for rule in family.rules]
+REASONS = re.compile(r"(Preemption|Eviction|Deletion)By\w+")  # Kubernetes', of a pod's DisruptionTarget condition
+OWN = [
+    rule for family in (GROUPS, LOSSES, SNAPSHOTS, STARTS) for rule in family.rules if not REASONS.match(rule.pattern)
+]
 LITERAL = re.compile(r"[\w ',:-]+")
 
 

@@ -32,7 +32,16 @@ from kittrain.torch_private.ranks import backward
 
 PACKAGE: Final = Path(torch_private.__file__).parent
 # Private names that are not torch's: of the standard library, and of kittrain's step_sync.
-OTHERS_NAMES: Final = {"_config", "_exit", "_fields", "_run_exitfuncs", "_set_native_id", "_shutdown", "_wait"}
+OTHERS_NAMES: Final = {
+    "_config",
+    "_current_frames",
+    "_exit",
+    "_fields",
+    "_run_exitfuncs",
+    "_set_native_id",
+    "_shutdown",
+    "_wait",
+}
 
 # Names that the package imports or mentions.
 MODULES: Final = ("torch._dynamo", "torch._subclasses.fake_tensor")
