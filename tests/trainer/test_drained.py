@@ -179,6 +179,7 @@ def test_ranks_that_stop_for_a_new_node_have_the_grace_period_to_save(tmp_path: 
         nodes.start(1)
         nodes.until(0, "world of 2")
         assert (nodes.snapshots / "saved").exists(), nodes.everything()
+        assert "rendezvous lost" not in nodes.everything()  # the new node waits here for as long as that takes
         nodes.finish()
         assert [nodes.wait(0), nodes.wait(1)] == [0, 0]
 

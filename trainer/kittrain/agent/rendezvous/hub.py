@@ -329,10 +329,14 @@ class Hub:
         self._watch_quorum(now)
 
     def _watch_quorum(self, now: float) -> None:
-        """Claim a round of which half of the nodes are here; send them elsewhere if they may not go on."""
+        """Claim a round of which half of the nodes are here; send them elsewhere if they may not go on.
+
+        Nodes that are here and still stop their ranks, which may take a snapshot first, are waited for.
+        """
         members = self._membership
-        verdict = None if members.group or not members.ready else members.verdict
-        self.serves = not self._elsewhere and (bool(members.group) or members.leads)
+        decides = bool(members.group) or members.leads
+        verdict = None if decides or not members.ready else members.verdict
+        self.serves = not self._elsewhere and decides
         (self.serving.set if self.serves else self.serving.clear)()
         (self.idle.clear if self.serves else self.idle.set)()
         if verdict is None or verdict.granted:
