@@ -15,14 +15,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from bench.measure import Result, earlier, write
-from bench.recovery import torchft
-from bench.recovery.faults import LIMIT, NODES, RESTART_AFTER
+from bench.recovery import faults, torchft
+from bench.recovery.faults import LIMIT, NODES, RESTART_AFTER, Fault
 from bench.recovery.jobs import POLL_SECONDS, RIVALS, Job, Start, alive
 from bench.recovery.network import Machine, Network, NetworkUnavailableError
 from bench.recovery.ranks import SNAPSHOT_EVERY, STEP_SECONDS
@@ -54,31 +54,14 @@ class System:
     lighthouse: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What happens to which node.
-
-    Attributes:
-        restart: starts the node again after ``RESTART_AFTER`` seconds.
-    """
-
-    node: int
-    inject: Callable[[Job, int], None]
-    restart: Callable[[Job, int], None] | None = None
-
-
 SYSTEMS: Mapping[str, System] = {
     "kitctl, survivors: live": System(start=ours_live, trials=20),
     "kitctl": System(start=RIVALS["kitctl"], trials=10),
     "torchft": System(start=torchft.start, trials=10, lighthouse=True),
     "tuned torchrun": System(start=RIVALS["tuned torchrun"], trials=3),
 }
-FAULTS: Mapping[str, Fault] = {
-    "a rank is killed": Fault(node=1, inject=Job.kill_rank),
-    "a node is killed": Fault(node=2, inject=Job.kill, restart=Job.start),
-    "node 0 is killed": Fault(node=0, inject=Job.kill, restart=Job.start),
-    "a node is drained": Fault(node=1, inject=Job.terminate, restart=Job.replace),
-}
+NAMES = ("a rank is killed", "a node is killed", "node 0 is killed", "a node is drained")
+FAULTS: Mapping[str, Fault] = {one.name: one for one in faults.FAULTS if one.name in NAMES}
 NOTE = f"""\
 As above, `--nodes 2:3`; a node that was killed or drained is started again after {RESTART_AFTER:.0f} s.
 Seconds from the last optimizer step of any rank before the fault to the next step of any rank, in which a step of

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from bench.measure import ROOT, Result, interval, save
-from bench.snapshots.mirror_ranks import BLOCK, SIZE
+from bench.snapshots.mirror_ranks import BLOCK
+from bench.snapshots.snapshot import SIZE
 from tests.s3 import serving
 
 RANKS: Final = 2
@@ -119,7 +120,7 @@ def _steps_taken(agent: subprocess.Popen[bytes], times: Path) -> Iterator[int]:
 
 def _uploader(agent: int) -> int:
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text(encoding="utf-8").split()
-    found = [int(pid) for pid in children if _command(pid)[-2:] and "kittrain.rank.snapshots.mirror" in _command(pid)]
+    found = [int(pid) for pid in children if "kittrain.rank.snapshots.mirror" in _command(pid)]
     return found[0] if found else 0
 
 

@@ -15,11 +15,10 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
+from bench.snapshots.snapshot import LAYERS, WIDTH
 from kittrain import Data, Step, Training, join
 
 BLOCK: Final = 60  # steps from one snapshot to the next
-LAYERS, WIDTH = 25, 816
-SIZE: Final = LAYERS * (WIDTH + 1) * WIDTH * 4 * 3  # bytes: weights and Adam's two moments
 BATCH: Final = 64  # of both ranks
 
 
