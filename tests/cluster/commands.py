@@ -60,6 +60,14 @@ def until_status(name: str, namespace: str, check: Callable[[State], object]) ->
     return seen[0]
 
 
+def until_formed(name: str, namespace: str, before: State) -> None:
+    """Wait until a new group of ranks has formed.
+
+    The job's ``restarts`` do not tell: kubelet gives a pod that is deleted at once two seconds, in which it may drain.
+    """
+    until_status(name, namespace, lambda state: (state["formed"] or 0) > before["formed"])
+
+
 def survives(number: int, *words: str) -> bool:
     """Whether a command ends with fewer than ``number`` requests; it is killed before that one."""
     process = multiprocessing.get_context("fork").Process(target=_run_to, args=(number, words))

@@ -13,7 +13,7 @@ from kitctl.base import printable
 from kitctl.base.quantity import duration, format_bytes, pluralize, significant
 from kitctl.output.view.layout import facts, sparkline, table
 from kitctl.output.view.nodes import node_table
-from kitctl.state.facts import OF_NODES
+from kitctl.state.facts import OF_NODES, OWN_VOLUMES
 from kitctl.state.phase import JobState
 from kitctl.state.why.explain import explain
 from kitctl.state.why.repeats import says, shorter, unsaid
@@ -185,17 +185,25 @@ def _snapshot(job: JobState, now: float) -> str:
         return ""
     age = f" ({duration(now - published)} ago)" if step and published and not job.finished else ""
     writing = f", writing step {progress.writing_step} for {duration(now - since)}" if _is_slow(job, now) else ""
-    if step and job.snapshots in OF_NODES and job.has_lost_snapshots:
+    if step and _is_gone(job):
         return f"step {step} was in {job.snapshots}, and is gone with it"
+    if step and job.snapshots == OWN_VOLUMES and job.finished:
+        return f"step {step}, in {job.snapshots}, until its pod is deleted"
     return f"{f'step {step}' if step else 'none yet'}{age}{writing}, in {job.snapshots}"
+
+
+def _is_gone(job: JobState) -> bool:
+    """Whether its snapshots went with its nodes; one that has ended keeps its volume while its pod is there."""
+    stays = job.snapshots == OWN_VOLUMES and any(node.pod for node in job.nodes)
+    return job.has_lost_snapshots and job.snapshots in OF_NODES and not stays
 
 
 def _copies(job: JobState) -> str:
     """``copies 2 of 2, step 4120``, of the newest snapshot that is whole, and which one is safe if that is not."""
     copies = job.copies
-    if copies is None or (job.has_lost_snapshots and copies.step is not None):
+    if copies is None or (copies.step is not None and _is_gone(job)):
         return ""
-    if job.has_lost_snapshots:
+    if copies.step is None and job.has_lost_snapshots:
         return f"no snapshot is whole any more; step {copies.copied_step} had all"
     there = f"{copies.have} of {copies.wanted}, step {copies.step}" if copies.step is not None else "none yet"
     safe = f"step {copies.copied_step} has all" if copies.copied_step is not None else "no snapshot has all"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.commands import State, kitctl, until_status
+from tests.cluster.commands import State, kitctl, until_formed, until_status
 from tests.cluster.faults.test_faults import delete_pod
 from tests.cluster.kind.settings import SHARED
 from tests.cluster.kubectl import get
@@ -31,14 +31,15 @@ def test_pods_are_deleted_with_their_volumes_and_each_sample_counts_once(namespa
     where = ("--nodes", "3", "--set", "snapshots.storage=perNode", "--set", "snapshots.size=1Gi")
     run = submit_toy(namespace, "IndexedJob", *where, "--snapshot-every", "10", epochs=EPOCHS)
     reached = 0
-    for index in (1, 0):  # no drain: their machines are gone
-        reached = until_status("run", namespace, partial(copied, reached + 20))["progress"]["step"]
+    for index in (1, 0):
+        before = until_status("run", namespace, partial(copied, reached + 20))
+        reached = before["progress"]["step"]
         delete_pod(run, index, "--grace-period=0", "--force")
-        until_status("run", namespace, lambda state: state["restarts"] > 0)
+        until_formed("run", namespace, before)
     claims = get(namespace, "persistentvolumeclaims")["items"]
     assert {mode for claim in claims for mode in claim["spec"]["accessModes"]} == {"ReadWriteOnce"}
     assert all(claim["metadata"]["ownerReferences"][0]["kind"] == "Pod" for claim in claims)
-    assert "are on volumes of its nodes" in kitctl("snapshots", "list", "run", "-n", namespace, exit_code=2)
+    assert "are on its nodes" in kitctl("snapshots", "list", "run", "-n", namespace, exit_code=2)
     run.wait()
 
     records = tmp_path / "records"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kittrain.rank.world.order import Order
-from tests.cluster.commands import job, kitctl, until_status
+from tests.cluster.commands import job, kitctl, until_formed, until_status
 from tests.cluster.conftest import restricted_namespace
 from tests.cluster.faults.test_copies import copied
 from tests.cluster.kind.settings import TORCH_IMAGE
@@ -57,11 +57,12 @@ def test_pods_are_deleted_with_their_memory_and_each_sample_counts_once(
         assert "set snapshots.mirror" in kitctl("submit", *words, exit_code=2)
         kitctl("submit", "--set", f"snapshots.mirror={URL}", *words)
         reached = 0
-        for lost, comes_back in ((1,), False), ((0, 2), True):  # no drain: their machines are gone
-            reached = until_status("run", namespace, partial(copied, reached + 20))["progress"]["step"]
+        for lost, comes_back in ((1,), False), ((0, 2), True):
+            before = until_status("run", namespace, partial(copied, reached + 20))
+            reached = before["progress"]["step"]
             pods = [pod for index in lost for pod in _pods(namespace, index)]
             kubectl("delete", "pod", *pods, "-n", namespace, "--grace-period=0", "--force")
-            until_status("run", namespace, lambda state: state["restarts"] > 0)
+            until_formed("run", namespace, before)
             until_status("run", namespace, partial(copied, reached))
             assert ("comes from s3" in kitctl("logs", "run", "-n", namespace)) == comes_back
         assert not get(namespace, "persistentvolumeclaims")["items"]

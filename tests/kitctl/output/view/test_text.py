@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kitctl.output.view.columns import columns
 from kitctl.output.view.layout import cells
 from kitctl.output.view.text import Look, failure_lines, job_list, job_page, progress_line
+from kitctl.state.facts import OWN_MEMORY, OWN_VOLUMES
 from kitctl.state.phase import JobState, NodeState
 from kitjob import record
 from kitjob.report import (
@@ -190,6 +191,23 @@ def test_the_copy_in_a_bucket_is_shown_with_what_is_not_there_yet() -> None:
 def test_copies_on_other_nodes_are_told(copies: CopiesReport, line: str) -> None:
     page = job_page(replace(RUNNING, copies=copies), now=200.0)
     assert f"Copies     {line}" in [one.rstrip() for one in page]
+
+
+@pytest.mark.parametrize(
+    ("where", "pod", "line"),
+    [
+        (OWN_VOLUMES, "x-0", "Snapshot   step 100, in a volume of each node, until its pod is deleted"),
+        (OWN_VOLUMES, "", "Snapshot   step 100 was in a volume of each node, and is gone with it"),
+        (OWN_MEMORY, "x-0", "Snapshot   step 100 was in the memory of each node, and is gone with it"),
+    ],
+)
+def test_snapshots_of_nodes_that_have_ended_are_gone_with_what_they_were_in(where: str, pod: str, line: str) -> None:
+    nodes = tuple(msgspec.structs.replace(node, state="Done", pod=pod) for node in RUNNING.nodes)
+    copies = CopiesReport(step=100, have=2, wanted=2, copied_step=100)
+    ended = replace(RUNNING, phase="Succeeded", ready_nodes=0, nodes=nodes, snapshots=where, copies=copies, ended=190.0)
+    page = {one.rstrip() for one in job_page(ended, now=200.0)}
+    assert line in page
+    assert ("Copies     2 of 2, step 100" in page) == (where == OWN_VOLUMES and pod != "")
 
 
 def test_the_list_has_one_line_per_job() -> None:
