@@ -11,6 +11,7 @@ from kitctl.base.quantity import pluralize
 
 if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
+    from kitjob.report import Report
 
 _ALIKE: Final = 0.6  # of 1: names of jobs are short, and a wrong one does no harm
 _SHOWN: Final = 3
@@ -53,12 +54,24 @@ def check_copies(name: str, job: JobKeys, *, nodes: int, now: int) -> None:
         raise ConflictError(what, fix=fix)
 
 
-def check_volumes(name: str, job: JobKeys, verb: str) -> None:
-    """Refuse to delete all pods of a job whose snapshots go with them, unless it has a mirror.
+def check_volumes(name: str, job: JobKeys, verb: str, report: Report | None) -> None:
+    """Refuse to stop all nodes of a job whose snapshots go with them, unless it has a mirror, and that takes them.
+
+    Args:
+        name: of the job.
+        job: its settings.
+        verb: what is to be done.
+        report: how far its mirror is; None: that is not known.
 
     Raises:
         ConflictError: they would be lost.
     """
+    mirror = report.mirror if report and job.snapshots.in_memory else None
+    if mirror and mirror.warning:
+        newest = "nothing" if mirror.step is None else f"step {mirror.step}"
+        what = f"{verb} would lose what {name!r} has in memory: its mirror has {newest}, and takes no more"
+        fix = f"try again once it does; kitctl cancel {name} stops it all the same"
+        raise ConflictError(f"{what}: {mirror.warning}", fix=fix)
     if job.snapshots.go_with_pods:
         what = f"{verb} would delete the snapshots of {name!r}: they are on volumes that go with its pods"
         raise ConflictError(what, fix="submit it with snapshots.mirror, or with snapshots.storage: claim")

@@ -7,6 +7,8 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from kitctl.targets.local import memory_folders
 from kittrain.rank.world.order import Order
 from tests.exact import assert_each_sample_counts_once, undisturbed
 from tests.s3 import serving
+from tests.s3_proxy import Fault, Proxy, Seen, in_front_of
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -27,7 +30,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EPOCHS, SAMPLES, BATCH = 4, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
-FAILED = 100
+FAILED, INVALID = 100, 2
 PLAIN = """
 import torch
 model = torch.nn.Linear(4, 1)
@@ -36,6 +39,9 @@ for step in range(50):
     model(torch.ones(1, 4)).sum().backward()
     optimizer.step()
 """
+URL = "s3://copies/run"
+IN_MEMORY = ("--set", "snapshots.storage=memory", "--set", f"snapshots.mirror={URL}")
+DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
 APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=perNode")
 
 
@@ -151,6 +157,75 @@ def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
     ours, theirs = (torch.load(at, weights_only=True) for at in (kit.folder / "model.pt", alone / "model.pt"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert not [*kit.snapshots("light").glob("node-*")]
+
+
+@contextmanager
+def behind_a_proxy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A bucket ``copies`` whose server is reached by a proxy, with credentials in the environment."""
+    with serving(folder) as server, in_front_of(server.url) as proxy:
+        server.bucket("copies")
+        for name, value in server.environ(proxy.url).items():
+            monkeypatch.setenv(name, value)
+        yield proxy
+
+
+def denies(seen: Seen) -> Fault | None:
+    """No right to write."""
+    return Fault(status=403, replayed=DENIED) if seen.method in {"PUT", "POST"} else None
+
+
+@pytest.mark.timeout(900)  # it may build the server
+def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        words = (*WORKLOAD, "--step-time", "0.05")
+        kit.run("submit", "--name", "held", "--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *words)
+        kit.until("held", lambda job: copied(20, job) and job["mirror"]["step"])
+        proxy.rule = denies
+        kit.until("held", lambda job: job["mirror"]["warning"])
+        for verb in ("suspend", "restart"):
+            refused = kit.run(verb, "held", exit_code=INVALID)
+            assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
+        os.killpg(kit.agent("held", 0), signal.SIGKILL)  # what replaces it has never seen the bucket take anything
+        job = kit.until("held", lambda job: "training has ended, and this node stays" in job["reason"])
+        assert (job["phase"], job["restarts"]) == ("Running", 1)
+        assert "let the bucket take what is in memory" in kit.run("why", "held")
+        assert "training has ended, and this node stays" in kit.run("events", "held")
+        proxy.rule = lambda _: None
+        kit.run("wait", "held")
+        assert kit.status("held")["mirror"]["step"] == EPOCHS * ORDER.steps_per_epoch
+        assert f"proved: {EPOCHS} epochs" in kit.run("audit", URL)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_what_a_mirror_never_took_is_a_failure_and_what_it_has_goes_on(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, "--set", "snapshots.mirrorTimeout=2s")
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        proxy.rule = denies
+        denied = "the credentials may not read and write there (AccessDenied)"
+        never = ("submit", "--name", "never", *where)
+        assert denied in kit.run(*never, *WORKLOAD, exit_code=INVALID)
+        assert denied in kit.run(*never, "--no-checks", "--wait", *WORKLOAD, exit_code=FAILED)
+        assert "training with" not in kit.run("logs", "never")
+
+        proxy.rule = lambda _: None
+        kit.run("submit", "--name", "part", *where, *WORKLOAD, "--step-time", "0.05")
+        kit.until("part", lambda job: copied(20, job) and job["mirror"]["step"])
+        proxy.rule = denies
+        assert "and what they have trained is lost: s3://copies/run" in kit.run("wait", "part", exit_code=FAILED)
+        step = kit.status("part")["mirror"]["step"]
+        why = kit.run("why", "part")
+        assert f"{URL} did not take it: its newest snapshot is of step {step}" in why
+        assert f"kitctl restart part continues from step {step}, which is in {URL}" in why
+        proxy.rule = lambda _: None
+        kit.run("restart", "part")
+        kit.run("wait", "part")
+        assert f"resuming after step {step}" in kit.run("logs", "part")
+        assert f"proved: {EPOCHS} epochs" in kit.run("audit", URL)
 
 
 @pytest.mark.wide

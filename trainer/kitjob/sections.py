@@ -126,6 +126,9 @@ class Snapshots(Record):
     """A prefix of an S3 bucket that each published snapshot is copied to, behind training; an empty folder is filled
     from there. Takes the package ``obstore`` in the image or the requirements, and credentials: ``secrets`` with
     ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, or a service account's. Empty: no copy."""
+    mirror_timeout: Sent[Duration] = "30m"
+    """With ``memory``: how long a job that has ended keeps the node with rank 0 while its mirror does not take what is
+    there. After that it is lost, and the job has failed."""
     every_steps: Sent[Positive] = 100
     """Optimizer steps between snapshots."""
     every: Sent[Duration | None] = None

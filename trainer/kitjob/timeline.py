@@ -42,6 +42,7 @@ What = Literal[
     "snapshot",
     "resized",
     "evaluated",
+    "held",
     "drained",
     "ended",
 ]

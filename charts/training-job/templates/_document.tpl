@@ -47,6 +47,7 @@ from them is in the document (`training-job.document`).
     "snapshots": {
       "storage": "claim",
       "mirror": "",
+      "mirrorTimeout": "30m",
       "everySteps": 100,
       "every": null,
       "copy": true,

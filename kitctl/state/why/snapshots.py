@@ -46,6 +46,22 @@ SNAPSHOTS: Final = Family(
             "start over: --from-scratch; with snapshots.mirror the next job goes on from a bucket when that happens",
         ),
         Rule(
+            r"training has ended, and this node stays for up to .* lost: ",
+            "",
+            "let the bucket take what is in memory: then the job ends by itself, and kitctl cancel ends it without. "
+            "What to mend is in the message; keys of a pod's environment cannot be changed while it runs",
+            seen="training has ended, and this node stays for up to 1800 s, as what it trained would be lost: "
+            "snapshots.mirror: s3://copies/run: the credentials may not read and write there (AccessDenied)",
+            means="its only copy is in memory, and the mirror does not take it; snapshots.mirrorTimeout bounds that",
+        ),
+        Rule(
+            r"what they have trained is lost: (s3://\S+) does not have everything: "
+            r"(its newest snapshot is of step \d+|it has no snapshot)",
+            "what was in the nodes' memory is lost, as {0} did not take it: {1}",
+            "once the bucket can be written, start it again from there; a longer snapshots.mirrorTimeout leaves more "
+            "time to mend it",
+        ),
+        Rule(
             r"training does not start from scratch while there are some",
             "all snapshots are damaged, and training does not start from scratch while there are some",
             "restore a good one, as from a backup; or start over: --from-scratch. kitctl snapshots verify shows each "

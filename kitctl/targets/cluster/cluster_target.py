@@ -358,7 +358,9 @@ class ClusterTarget:
         self.api.transport.retry_seconds = seconds
 
     def _check_volumes(self, job: Object, name: str, verb: str) -> None:
-        check_volumes(name, documents.read_settings(job_facts.plain_environment(job)), verb)
+        settings = documents.read_settings(job_facts.plain_environment(job))
+        runs = not of_object(job).suspended(job)
+        check_volumes(name, settings, verb, self._report(job["metadata"]["namespace"], name) if runs else None)
 
     def _user(self) -> str:
         from kitctl.targets.cluster.submit import preflight

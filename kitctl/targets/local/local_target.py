@@ -30,6 +30,7 @@ from kitctl.targets.conflicts import (
     already_exists,
     check_copies,
     check_scale,
+    check_volumes,
     no_job,
     no_snapshots,
     scale_notes,
@@ -175,7 +176,12 @@ class LocalTarget:
             self._warn(note)
 
     def suspend(self, namespace: str, name: str) -> None:
-        """Drain all nodes, and wait for it."""
+        """Drain all nodes, and wait for it.
+
+        Raises:
+            ConflictError: what is in their memory would be lost.
+        """
+        self._check_memory(namespace, name, "suspend")
         self._change(namespace, name, lambda desired: msgspec.structs.replace(desired, suspended=True))
         self._await_stop(namespace, name)
 
@@ -187,19 +193,26 @@ class LocalTarget:
         """Start all nodes again.
 
         Raises:
-            ConflictError: the job has succeeded.
+            ConflictError: the job has succeeded; or what is in its nodes' memory would be lost.
         """
         folder = self._open(namespace, name)
         result = folder.result
         if result and result.phase == "Succeeded":
             fix = f"submit it again; with --resume it resumes from the snapshots of {name!r}"
             raise ConflictError(f"{name!r} has succeeded", fix=fix)
+        if not result:
+            self._check_memory(namespace, name, "restart")
         desired = folder.desired
         folder.write(Desired(nodes=desired.nodes, restarts=desired.restarts + 1))
         if result:
             with acquire_lock(folder.lock):  # the supervisor that wrote it is about to exit
                 folder.clear_result()
         self._supervise(folder)
+
+    def _check_memory(self, namespace: str, name: str, verb: str) -> None:
+        folder = self._open(namespace, name)
+        if folder.job.spec.snapshots.in_memory and not folder.desired.suspended:
+            check_volumes(name, folder.job.spec, verb, folder.report)
 
     def cancel(self, namespace: str, name: str) -> None:
         """Stop a job for good, and wait until it has ended."""

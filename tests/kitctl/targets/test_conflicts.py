@@ -9,6 +9,8 @@ import pytest
 from kitctl.base.errors import ConflictError, Forbidden
 from kitctl.targets.conflicts import alike, check_copies, check_volumes, no_job
 from kitjob.job_keys import JobKeys
+from kitjob.record import replace
+from kitjob.report import MirrorReport, Report
 from kitjob.sections import Snapshots
 
 APART = JobKeys(name="apart", snapshots=Snapshots(storage="perNode"))
@@ -46,6 +48,16 @@ def test_two_nodes_that_have_all_copies_are_not_taken_away_at_once() -> None:
 
 
 def test_snapshots_that_go_with_their_pods_are_not_deleted_unless_a_mirror_has_them() -> None:
-    check_volumes("apart", JobKeys(snapshots=Snapshots(storage="perNode", mirror="s3://bucket/run")), "suspend")
+    check_volumes("apart", JobKeys(snapshots=Snapshots(storage="perNode", mirror="s3://bucket/run")), "suspend", None)
     with pytest.raises(ConflictError, match="suspend would delete the snapshots of 'apart'"):
-        check_volumes("apart", APART, "suspend")
+        check_volumes("apart", APART, "suspend", None)
+
+
+def test_what_is_in_memory_is_not_ended_while_its_mirror_takes_nothing() -> None:
+    light = JobKeys(snapshots=Snapshots(storage="memory", mirror="s3://bucket/run"))
+    report = Report(mirror=MirrorReport(url="s3://bucket/run", step=40, warning="AccessDenied"))
+    check_volumes("light", light, "restart", replace(report, mirror=MirrorReport(url="s3://bucket/run", step=40)))
+    check_volumes("run", JobKeys(snapshots=Snapshots(mirror="s3://bucket/run")), "restart", report)
+    with pytest.raises(ConflictError, match="its mirror has step 40, and takes no more: AccessDenied") as error:
+        check_volumes("light", light, "restart", report)
+    assert error.value.fix == "try again once it does; kitctl cancel light stops it all the same"

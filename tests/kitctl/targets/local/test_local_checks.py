@@ -126,7 +126,7 @@ def test_each_field_is_either_used_or_ignored_on_purpose() -> None:
     heard |= {f"rendezvous.{key}" for key in ("joinTimeout", "lastCall")}
     heard |= {f"snapshots.{key}" for key in ("enabled", "claim", "everySteps", "every", "memoryEverySteps", "keep")}
     heard |= {"snapshots.keepEvery", "snapshots.keepBest", "snapshots.copy", "snapshots.modelFile", "snapshots.mirror"}
-    heard |= {"snapshots.storage"}
+    heard |= {"snapshots.storage", "snapshots.mirrorTimeout"}
     heard |= {
         f"policy.{key}"
         for key in ("maxRestarts", "backoffLimit", "deadline", "gracePeriod", "hangTimeout", "lostAfter")

@@ -18,6 +18,7 @@ from typing import Final
 
 from kitjob import typed, variables
 from kitjob.decoders import MalformedError
+from kitjob.durations import seconds
 from kitjob.record import replace
 from kitjob.report import MirrorReport
 from kittrain.job.env import NodeEnv
@@ -68,6 +69,10 @@ class MirrorProcess:
         node: the node's environment.
         scratch: the agent's temporary folder.
         log: receives lines for the log.
+
+    Attributes:
+        holding: why this node has not ended yet, although its training has; empty: it has not, or nothing is wrong.
+        lost: what is nowhere else and does not get there; empty: nothing, as far as is known.
     """
 
     def __init__(self, node: NodeEnv, scratch: Path, log: Log) -> None:
@@ -77,6 +82,10 @@ class MirrorProcess:
         self._process: subprocess.Popen[str] | None = None
         self._started_at = 0.0
         self._leads = self._finishing = False
+        snapshots = node.job.snapshots
+        self._only_copy = seconds(snapshots.mirror_timeout) if snapshots.in_memory else None
+        self.holding = ""
+        self.lost = ""
 
     def lead(self, *, leads: bool) -> None:
         """A round begins; ``leads``: with rank 0 here."""
@@ -105,29 +114,61 @@ class MirrorProcess:
         code = process.poll() if process else None
         return found if found.warning or not code else replace(found, warning=f"its process has ended with {code}")
 
-    def finish(self, timeout: float | None = None) -> None:
-        """Upload what is left, as far as the time allows; the log says what is not."""
+    def finish(self, timeout: float | None = None, on_hold: Log = lambda _: None) -> None:
+        """Upload what is left, as far as the time allows; the log says what is not.
+
+        Where nothing else has it, an upload that fails is tried again as long as there is time.
+
+        Args:
+            timeout: seconds; None: as long as it is worth while.
+            on_hold: told why the end waits, if it does.
+        """
         self._finishing = True
-        process, report = self._process, self.report
-        if process is None or report is None:
+        report = self.report
+        if self._process is None or report is None:
             return
-        assert process.stdin
-        process.stdin.close()
         began = time.monotonic()
+        self._end_input()
         while time.monotonic() < began + (self._patience() if timeout is None else timeout):
             with suppress(subprocess.TimeoutExpired):
-                process.wait(POLL)
-                break
-        after = self.report or report
-        if process.poll() != 0:
-            newest = f"its newest snapshot is of step {after.step}" if after.step is not None else "it has no snapshot"
-            why = after.warning or "there was no time"
-            self._log(f"warning: {after.url} does not have everything: {newest}; {why}")
+                if self._process.wait(POLL) in {0, REFUSED} or self._only_copy is None:
+                    break
+                time.sleep(1.0)
+                self._begin()
+                self._end_input()
+            if timeout is None:
+                self._hold(self.report or report, on_hold)
+        if self._process.poll() != 0:
+            self._tell(self.report or report)
+        self.holding = ""
         self._kill()
 
+    def _end_input(self) -> None:
+        assert self._process
+        assert self._process.stdin
+        self._process.stdin.close()
+
     def _patience(self) -> float:
+        if self._only_copy is not None:
+            return self._only_copy
         report = self.report
         return FINISH_FAILING if report and report.warning else FINISH
+
+    def _hold(self, report: MirrorReport, on_hold: Log) -> None:
+        """Say, once, that the end waits for a store that does not take what nothing else has."""
+        if self._only_copy is None or self.holding or not report.warning:
+            return
+        stays = f"this node stays for up to {self._only_copy} s, as what it trained would be lost"
+        self.holding = f"training has ended, and {stays}: {report.warning}"
+        self._log(f"warning: {self.holding}")
+        on_hold(self.holding)
+
+    def _tell(self, report: MirrorReport) -> None:
+        """Say what is not in the mirror, and why."""
+        newest = f"its newest snapshot is of step {report.step}" if report.step is not None else "it has no snapshot"
+        text = f"{report.url} does not have everything: {newest}; {report.warning or 'there was no time'}"
+        self.lost = text if self._only_copy is not None else ""
+        self._log(f"warning: {text}")
 
     def _begin(self) -> None:
         self._started_at = time.monotonic()

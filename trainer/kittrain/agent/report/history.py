@@ -262,6 +262,10 @@ class History:
                 outcome="hang" if hang else "",
             )
 
+    def held(self, cause: str) -> None:
+        """Training has ended, and this node has not."""
+        self.event("held", cause=cause[:BRIEF])
+
     def recovered(self, found: RecoveryTimings | None, *, lost: int, why: str = "") -> None:
         """The last recovery, on the node with rank 0; written once. A new agent knows at most ``lost`` and ``why``."""
         told = found or (self._round if lost else None)

@@ -51,6 +51,10 @@ class Mirror(Protocol):
     def report(self) -> MirrorReport | None:
         """How far it is."""
 
+    @property
+    def holding(self) -> str:
+        """Why the node has not ended yet, although its training has."""
+
 
 class Copies(Protocol):
     """What keeps copies of other nodes' shards."""
@@ -214,6 +218,8 @@ class Reporter:
     @property
     def warning(self) -> str:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
+        if self._mirror and self._mirror.holding:
+            return self._mirror.holding
         found = self._not_finite or self._background or self._alone or self._progress().warning or self.files.difference
         return found or self._taken.anew or self._resumed.warning
 

@@ -113,6 +113,7 @@ class Supervisor:
         try:
             ending = self._check_host() or self._run_rounds(backend)
             self._finish_mirror(gather=ending.outcome != "retryable")
+            ending = self._with_what_is_lost(ending)
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
@@ -140,7 +141,16 @@ class Supervisor:
             return
         if self._copies and gather:
             self._copies.settle(self._left() / 2 if self._drain.requested else FINISH)
-        self._mirror.finish(self._left() if self._drain.requested else None)
+        left = self._left() if self._drain.requested else None
+        self._mirror.finish(left, self._reporter.history.held)
+
+    def _with_what_is_lost(self, ending: Ending) -> Ending:
+        """A job that has trained, and has nothing of it, has failed."""
+        lost = self._mirror.lost if self._mirror else ""
+        if not lost:
+            return ending
+        reason = f"{ending.reason}, and what they have trained is lost: {lost}"
+        return replace(ending, outcome="fatal" if ending.outcome == "done" else ending.outcome, reason=reason)
 
     def _left(self) -> float:
         """Seconds until a drained node has to end."""

@@ -54,6 +54,8 @@ class Uploader:
         status: the file that tells how far it is.
         log: receives a line for each kind of failure.
         gathers: whether the folder is this node's own, which gets the other nodes' shards.
+        gives_up: whether a store that refuses it ends it when nothing more is published: a person has to mend that, and
+            the folder stays.
         finishing: set once nothing more is published: it ends when all is uploaded.
     """
 
@@ -65,6 +67,7 @@ class Uploader:
     status: Path
     log: Callable[[str], None]
     gathers: bool = False
+    gives_up: bool = True
     finishing: threading.Event = field(default_factory=threading.Event)
     _mirror: Mirror | None = None
     _skipped: set[str] = field(default_factory=set)  # damaged, or of another version
@@ -83,7 +86,7 @@ class Uploader:
                 return False
             except FAILURES as error:
                 self._failed(error)
-                if last and isinstance(error, MirrorError):
+                if last and self.gives_up and isinstance(error, MirrorError):
                     return False
                 self.finishing.wait(RETRY if not last else INTERVAL)
                 continue
