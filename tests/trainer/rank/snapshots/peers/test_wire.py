@@ -44,7 +44,7 @@ def test_messages_and_files_arrive(pair: tuple[Channel, Channel], tmp_path: Path
     (tmp_path / "file").write_bytes(content)
     thread = threading.Thread(target=server.send_file, args=(tmp_path / "file", len(content)))
     thread.start()
-    assert b"".join(client.receive_file(len(content))) == content
+    assert b"".join(map(bytes, client.receive_file(len(content)))) == content
     thread.join()
     server.send(Answer(size=None))  # and goes on
     assert client.receive(Answer).size is None

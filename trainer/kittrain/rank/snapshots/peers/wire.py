@@ -13,12 +13,13 @@ from __future__ import annotations
 import hmac
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
+from kittrain.system.files import Buffer
 
 PROTOCOL: Final = b"kitctl copies 1\0"
 NONCE: Final = 16  # bytes
@@ -27,6 +28,7 @@ BLOCK: Final = 1 << 20  # bytes of a file that one HMAC covers
 MAX_GREETING: Final = 256  # bytes
 MAX_LINE: Final = 1 << 24  # bytes: what a node holds of some snapshots of thousands of ranks
 STRANGER: Final = "the other end does not know this run's secret: another secret, or another run"
+CLOSED: Final = "the connection was closed"
 TIMEOUT: Final = 30.0  # seconds for a message or a block
 
 
@@ -93,25 +95,27 @@ class Channel:
             PeerLostError: the other end is gone.
             OSError: the file cannot be read; the connection is of no use then.
         """
+        memory = memoryview(bytearray(min(BLOCK, size)))
         with path.open("rb", buffering=0) as file:
             while size:
-                block = file.read(min(BLOCK, size))
-                if not block:
+                block = memory[: min(BLOCK, size)]
+                if not _fill(block, file.readinto):
                     raise OSError(f"{path.name} is shorter than it was")
-                block += file.read(min(BLOCK, size) - len(block)) if len(block) < min(BLOCK, size) else b""
                 self._write(block)
                 self._write(self._signed(block))
                 size -= len(block)
 
-    def receive_file(self, size: int) -> Iterator[bytes]:
-        """The blocks of a file of this size.
+    def receive_file(self, size: int) -> Iterator[memoryview]:
+        """The blocks of a file of this size, each in the same memory.
 
         Raises:
             PeerLostError: it does not come whole, or is not what the other end has sent.
         """
+        memory = memoryview(bytearray(min(BLOCK, size)))
         while size:
-            block = self._exactly(min(BLOCK, size))
-            if not hmac.compare_digest(self._exactly(MAC), self._expected(block)):
+            block = memory[: min(BLOCK, size)]
+            self._receive(block)
+            if not hmac.compare_digest(self._mac(), self._expected(block)):
                 raise PeerLostError("a file was modified in transit")
             size -= len(block)
             yield block
@@ -130,15 +134,15 @@ class Channel:
         ends = [hmac.new(session, name, "sha256") for name in (b"client\0", b"server\0")]
         return (ends[0], ends[1]) if client else (ends[1], ends[0])
 
-    def _signed(self, content: bytes) -> bytes:
+    def _signed(self, content: Buffer) -> bytes:
         self._sent += 1
         return _mac(self._own, b"%d\0" % self._sent, content)
 
-    def _expected(self, content: bytes) -> bytes:
+    def _expected(self, content: Buffer) -> bytes:
         self._received += 1
         return _mac(self._other, b"%d\0" % self._received, content)
 
-    def _write(self, content: bytes) -> None:
+    def _write(self, content: Buffer) -> None:
         try:
             self._connection.sendall(content)
         except OSError as error:
@@ -153,12 +157,22 @@ class Channel:
         del self._rest[: end + 1]
         return line
 
-    def _exactly(self, size: int) -> bytes:
-        while len(self._rest) < size:
-            self._more(size - len(self._rest))
-        content = bytes(self._rest[:size])
-        del self._rest[:size]
-        return content
+    def _mac(self) -> bytes:
+        found = bytearray(MAC)
+        self._receive(memoryview(found))
+        return bytes(found)
+
+    def _receive(self, memory: memoryview) -> None:
+        """Fill memory with what comes next."""
+        there = min(len(memory), len(self._rest))
+        memory[:there] = self._rest[:there]
+        del self._rest[:there]
+        try:
+            whole = _fill(memory[there:], self._connection.recv_into)
+        except OSError as error:
+            raise PeerLostError(str(error) or type(error).__name__) from error
+        if not whole:
+            raise PeerLostError(CLOSED)
 
     def _more(self, size: int) -> None:
         try:
@@ -166,11 +180,18 @@ class Channel:
         except OSError as error:
             raise PeerLostError(str(error) or type(error).__name__) from error
         if not found:
-            raise PeerLostError("the connection was closed")
+            raise PeerLostError(CLOSED)
         self._rest += found
 
 
-def _mac(initial: hmac.HMAC, *parts: bytes) -> bytes:
+def _fill(memory: memoryview, read: Callable[[memoryview], int | None]) -> bool:
+    """Fill memory by calls that read a part of it; whether there was enough."""
+    while memory and (count := read(memory)):
+        memory = memory[count:]
+    return not memory
+
+
+def _mac(initial: hmac.HMAC, *parts: Buffer) -> bytes:
     code = initial.copy()
     for part in parts:
         code.update(part)
