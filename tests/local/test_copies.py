@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -80,14 +81,39 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
 
 @pytest.mark.wide
 def test_two_nodes_are_lost_at_once_and_the_job_ends_with_the_reason(kit: Kit) -> None:
-    kit.run("submit", "--name", "both", *APART, "--set", "policy.maxRestarts=0", *WORKLOAD, "--step-time", "0.05")
+    kit.run("submit", "--name", "both", *APART, *WORKLOAD, "--step-time", "0.05")
     kit.until("both", partial(copied, 20))
     for node in (1, 2):
         lose(kit, "both", node)
     assert "no node that is left has some of its parts" in kit.run("wait", "both", exit_code=FAILED)
+    assert "which no restart can fix" in kit.run("logs", "both")
     why = kit.run("why", "both")
     assert "nodes were lost at once that had all copies of parts of the snapshots" in why
     assert "kitctl restart both starts it again" in why
+
+
+@pytest.mark.wide
+def test_two_nodes_that_come_back_with_their_folders_are_waited_for(kit: Kit) -> None:
+    elastic = (*APART[2:], "--nodes", "1:3", "--set", "policy.maxRestarts=0")
+    kit.run("submit", "--name", "back", *elastic, *WORKLOAD, "--step-time", "0.05")
+    kit.until("back", partial(copied, 20))
+    for node in (1, 2):
+        os.killpg(kit.agent("back", node), signal.SIGKILL)
+    kit.run("wait", "back")
+    assert "no node that is here has all of step-" in kit.run("logs", "back")
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", "back")
+
+
+@pytest.mark.wide
+def test_all_nodes_are_lost_with_all_they_had_and_the_new_beginning_is_told(kit: Kit) -> None:
+    kit.run("submit", "--name", "zero", *APART, *WORKLOAD, "--step-time", "0.05")
+    kit.until("zero", partial(copied, 20))
+    for node in (0, 1, 2):
+        lose(kit, "zero", node)
+    job = kit.until("zero", lambda job: job["phase"] == "Running" and "resumed at step 0" in job["reason"])
+    assert re.search(r"resumed at step 0: at least \d+ steps lost", job["reason"])
+    kit.run("wait", "zero")
+    assert f"proved: {EPOCHS} epochs" in kit.run("audit", "zero")
 
 
 @pytest.mark.wide
@@ -189,6 +215,7 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
             assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
         os.killpg(kit.agent("held", 0), signal.SIGKILL)  # what replaces it has never seen the bucket take anything
         job = kit.until("held", lambda job: "training has ended, and this node stays" in job["reason"])
+        assert job["mirror"]["step"], "what it has is told, although the new node may not write it"
         assert (job["phase"], job["restarts"]) == ("Running", 1)
         assert "let the bucket take what is in memory" in kit.run("why", "held")
         assert "training has ended, and this node stays" in kit.run("events", "held")

@@ -94,6 +94,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         permanent=True,
         seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
     ),
+    Cause(  # all nodes are there, and none has it
+        r"^([\w.]+\.)?SnapshotError: .*no node that is left has (some of its parts|a part of any)",
+        fix="start over: --from-scratch; with snapshots.mirror the next job goes on from a bucket when that happens",
+        permanent=True,
+        seen="SnapshotError: no snapshot in /kit/snapshots is usable, ...: no node that is left has some of its parts",
+    ),
     Cause(
         r"^([\w.]+\.)?SnapshotError: the trained model cannot be written to .*"
         r"(Read-only file system|Permission denied|Operation not permitted)",

@@ -144,9 +144,7 @@ def test_training_never_waits_and_the_status_tells_how_far_it_is(
     said: list[str] = []
 
     def opened() -> Mirror:
-        made = Mirror(Store(url, s3.environ(proxy.url)), owner, resume=False)
-        made.claim()
-        return made
+        return Mirror(Store(url, s3.environ(proxy.url)), owner, resume=False)
 
     uploader = Uploader(
         url=url,

@@ -9,7 +9,7 @@ Why: decision 21.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from kittrain.rank.snapshots.folder.compatibility import Identity, OrderMismatch
 from kittrain.rank.snapshots.folder.fence import Fence
 from kittrain.rank.snapshots.folder.listing import SnapshotFolder, list_folders, quarantine_path
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
-from kittrain.system.storage import retry_io
+from kittrain.system.storage import StorageUnavailableError, retry_io
 
 Unusable = CorruptError | IncompatibleError
 ALREADY_QUARANTINED = "damaged; quarantined by an earlier start"
@@ -115,17 +115,22 @@ class Candidates:
             return False
         return True
 
-    def check_spread(self, incomplete: Iterable[str], *, was_complete: bool) -> None:
+    def check_spread(self, incomplete: Sequence[str], *, was_complete: bool, away: int) -> None:
         """As ``check_from_scratch``, where shards are spread over the nodes.
 
         Args:
             incomplete: names of snapshots that lack shards.
             was_complete: whether a node knows that one of this run was whole. Before the first one is, training may
                 start again.
+            away: how many nodes are missing: they may come back with what they have.
 
         Raises:
             SnapshotError: there are snapshots; lists each with its reason.
+            StorageUnavailableError: the nodes that are missing may have what is missing.
         """
+        if was_complete and away > 0 and not self._from_scratch:
+            names = ", ".join(incomplete) or "the snapshots"
+            raise StorageUnavailableError(f"no node that is here has all of {names}; {away} of the job are missing")
         if was_complete:
             self._rejected |= dict.fromkeys(incomplete, "no node that is left has some of its parts")
             self._rejected = self._rejected or {"copies": "no node that is left has a part of any"}

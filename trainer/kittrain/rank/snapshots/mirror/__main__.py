@@ -124,9 +124,7 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
     owner = Owner(run=env.run_id, job=job.name, claim=uuid.uuid4().hex[:16], host=host, since=time.time())
 
     def opened() -> Mirror:
-        mirror = Mirror(Store(job.snapshots.mirror), owner, resume=bool(job.resume))
-        mirror.claim()
-        return mirror
+        return Mirror(Store(job.snapshots.mirror), owner, resume=bool(job.resume))
 
     uploader = Uploader(
         url=job.snapshots.mirror,

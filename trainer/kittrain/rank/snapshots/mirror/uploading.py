@@ -47,7 +47,7 @@ class Uploader:
 
     Attributes:
         url: of the mirror.
-        open: makes and claims the mirror; tried again while the store does not answer.
+        open: makes the mirror; tried again while the store does not answer.
         folder: of the snapshots.
         run: the run's id.
         retention: which snapshots are kept.
@@ -97,7 +97,7 @@ class Uploader:
     def _catch_up(self) -> bool:
         """Upload one snapshot, if there is one; returns whether none is left."""
         if self._mirror is None:
-            self._mirror = self.open()
+            self._mirror = self._claimed()
         left = self._left(self._mirror)
         self._told = self._told if left else ""  # a warning stays until an upload has succeeded
         self._tell(self._mirror, left)
@@ -121,6 +121,16 @@ class Uploader:
         left, self._told = self._left(self._mirror), ""
         self._tell(self._mirror, left)
         return not left
+
+    def _claimed(self) -> Mirror:
+        """The mirror; what it has is told even if it cannot be written now."""
+        mirror = self.open()
+        try:
+            mirror.claim()
+        except FAILURES:
+            self._tell(mirror, self._left(mirror))
+            raise
+        return mirror
 
     @contextmanager
     def _held(self, manifest: Manifest) -> Iterator[Path]:

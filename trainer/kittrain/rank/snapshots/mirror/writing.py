@@ -140,6 +140,7 @@ class Mirror:
         """Replace the index; ``mine``: only while this claim holds. A lost answer is recognized by the write's id."""
         for _ in range(TRIES):
             found = read_index(self._store)
+            self.index = found[0] if found else self.index
             if found and mine:
                 indices.check_owner(found[0], self._owner, self._store.url)
             after = replace(change(found[0] if found else None), write=uuid.uuid4().hex)

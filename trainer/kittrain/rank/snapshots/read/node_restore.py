@@ -184,13 +184,15 @@ class NodeFolders:
 
     def _check_from_scratch(self, known: Sequence[Spread]) -> None:
         found = mark.read(self.folder, self.world.env.run_id)
-        was_complete = any(self.world.gather(bool(found and found.copied_step is not None), bool))
+        marks = self.world.gather(bool(found and found.copied_step is not None) if self.leads else None, bool | None)
+        away = self.world.env.job.max_nodes - sum(one is not None for one in marks)
 
         def check() -> None:
             if self.candidates:
-                self.candidates.check_spread([one.name for one in known if one.missing], was_complete=was_complete)
+                incomplete = [one.name for one in known if one.missing]
+                self.candidates.check_spread(incomplete, was_complete=any(marks), away=away)
 
-        self.world.attempt(check, SnapshotError)
+        self.world.attempt(check, SnapshotError, StorageUnavailableError)
 
     def _read(self, reader: StateReader, one: Spread, manifest: Manifest) -> Extras:
         """Set the state; each shard is read by the rank that has written it, if that is here, else by a holder."""
