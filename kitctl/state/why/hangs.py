@@ -34,6 +34,21 @@ HANGS: Final = Family(
             seen="hang: rank 2 (node 1) has been in step 30 for 10 min, busy (it used 0.9 cores)",
         ),
         Rule(
+            r"hang: (.*? for a lock file that no rank of this job holds)",
+            "{0}",
+            "remove the lock file that a killed build has left, `lock` in the extension's folder: in "
+            "TORCH_EXTENSIONS_DIR, or ~/.cache/torch_extensions; nothing, if another job builds there",
+            seen="hang: ranks 0-1 have been in FileBaton.wait for 900 s, at train.py:7 in load_extension, for a lock "
+            "file that no rank of this job holds",
+        ),
+        Rule(
+            r"hang: (.*? although all ranks of this job are there: it is told of others)",
+            "{0}",
+            "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does",
+            seen="hang: ranks 0-1 have been in init_process_group for 900 s, at train.py:2, although all ranks of this "
+            "job are there: it is told of others",
+        ),
+        Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",
             "{0} timed out in a collective, again and again: the other ranks do not come in time",
             "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout",

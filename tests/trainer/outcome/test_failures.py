@@ -21,6 +21,7 @@ from kittrain.outcome.failures import (
     newest_snapshot,
     root_cause,
     script_round,
+    waits_in_vain,
 )
 from tests.trainer.storage import failing
 
@@ -228,6 +229,26 @@ def test_a_repeated_failure_may_be_final(error: str, *, once: bool, twice: bool)
     assert is_hopeless(first, None) == once
     assert is_hopeless(replace(first, rank=1, time=2), first) == twice
     assert is_hopeless(replace(first, traceback="at line 4"), first) == once, "at another place"
+
+
+def test_a_rank_that_times_out_where_it_did_before_waits_in_vain() -> None:
+    error = "RuntimeError: [/gloo/unbound_buffer.cc:81] Timed out waiting 12000ms for recv operation to complete"
+    first = Failure(rank=1, exit_code=1, error=error, traceback="at line 9", time=1)
+    assert waits_in_vain(replace(first, error=error.replace("12000", "12001"), time=15), first)
+    assert not waits_in_vain(first, None)
+    assert not waits_in_vain(replace(first, traceback="at line 10"), first), "at another place"
+    gone = replace(first, error="RuntimeError: Connection closed by peer [10.0.0.2]:4711")
+    assert not waits_in_vain(gone, gone), "a lost node comes back"
+    own = replace(first, error="TimeoutError: timed out")
+    assert not waits_in_vain(own, own), "it is charged as a failure of its own"
+
+
+def test_time_outs_at_one_place_use_up_the_restarts() -> None:
+    budget = Budget(max_restarts=2)
+    assert [budget.charge("peer", in_vain=again) for again in (False, True, True, True)] == [True, True, True, False]
+    budget = Budget(max_restarts=0)
+    assert [budget.charge("peer", in_vain=again) for again in (False, False, True)] == [True, True, False]
+    assert (budget.peer, budget.waited) == (3, 1)
 
 
 def test_a_file_that_was_not_sent_does_not_appear(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ BRIEF: Final = 100  # characters of an error within a sentence; the whole error 
 SIGTERM_EXIT: Final = -15
 SIGKILL_EXIT: Final = -9
 LONG_PATH: Final = re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){2,}((?:/[^/\s:'\"]+){2})")  # all but its last two parts
+TIMED_OUT: Final = re.compile(r"[Tt]imed out|[Tt]imeout")
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
 SNAPSHOT: Final = re.compile(
     r"step-(\d+)-g(\d+)"
@@ -81,6 +82,17 @@ def is_hopeless(failure: Failure, before: Failure | None) -> bool:
         return True
     again = before is not None and (before.error, before.traceback) == (failure.error, failure.traceback)
     return again and failure.cause.deterministic
+
+
+def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
+    """Whether a rank timed out where it did in the round before: the others are there, and do not come.
+
+    The error has the time-out and, of some backends, an address, which differ.
+    """
+    if before is None or failure.kind != "peer" or not TIMED_OUT.search(failure.error):
+        return False
+    same = [(re.sub(r"\d+", "", one.error), one.traceback) for one in (failure, before)]
+    return same[0] == same[1]
 
 
 def lacks_file(failure: Failure, sent: Path) -> bool:
@@ -158,7 +170,8 @@ class Budget:
 
     Failures that are not the script's fault (lost peers, storage that does not respond) are counted separately. So is
     any failure while the storage does not respond, since there may be a newer snapshot. A hang counts as a failure only
-    when it repeats at the same step: a rank that was merely slow does not hang there twice.
+    when it repeats at the same step: a rank that was merely slow does not hang there twice. So does a time-out of a
+    collective for which the others do not come, without a step in between.
     """
 
     max_restarts: int
@@ -170,6 +183,7 @@ class Budget:
     storage: int = field(default=0, init=False)
     hangs: int = field(default=0, init=False)
     repeated: int = field(default=0, init=False)  # hangs at the same step, after the first
+    waited: int = field(default=0, init=False)  # time-outs at the same place without a step in between, after the first
     all_own: int = field(default=0, init=False)  # whatever the script has saved in between
     _script: ScriptRound = field(default=ScriptRound(), init=False)  # at the last failure
     _hung: int | None = field(default=None, init=False)  # steps that were finished at the last hang
@@ -178,13 +192,16 @@ class Budget:
     def __post_init__(self) -> None:
         self._newest = newest_snapshot(self.snapshot_dir) or NO_SNAPSHOT
 
-    def charge(self, kind: Kind, *, step: int | None = None, script: ScriptRound | None = None) -> bool:
+    def charge(
+        self, kind: Kind, *, step: int | None = None, script: ScriptRound | None = None, in_vain: bool = False
+    ) -> bool:
         """Count a failure; returns whether the ranks may be restarted.
 
         Args:
             kind: of the failure.
             step: that was finished at a hang.
             script: what is known of the round, if the loop is the script's own.
+            in_vain: whether it timed out where it did before, without a step in between.
         """
         newest = newest_snapshot(self.snapshot_dir)
         if newest and newest > self._newest:
@@ -194,7 +211,8 @@ class Budget:
             self._reset()
         self._script = script or self._script
         self._count(kind, step, unreadable=newest is None)
-        charged, others = max(self.own, self.repeated), max(self.peer, self.storage, self.hangs)
+        self.waited = self.waited + 1 if in_vain else 0
+        charged, others = max(self.own, self.repeated, self.waited), max(self.peer, self.storage, self.hangs)
         return (
             charged <= self.max_restarts
             and others <= self.max_peer_failures
@@ -202,7 +220,7 @@ class Budget:
         )
 
     def _reset(self) -> None:
-        self.own = self.peer = self.storage = self.hangs = self.repeated = 0
+        self.own = self.peer = self.storage = self.hangs = self.repeated = self.waited = 0
         self._hung = None
 
     def _count(self, kind: Kind, step: int | None, *, unreadable: bool) -> None:

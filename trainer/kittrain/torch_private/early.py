@@ -21,6 +21,8 @@ BROADCAST_MODEL: Final = ("torch/distributed/utils.py", "_sync_module_states")
 COMPARE_MODELS: Final = ("torch/distributed/utils.py", "_verify_param_shape_across_processes")
 # A data loader's methods in which it waits for its workers.
 WAITS_FOR_WORKERS: Final = tuple(("torch/utils/data/dataloader.py", name) for name in ("_get_data", "_try_get_data"))
+# In which a rank waits until the lock file of an extension's build is gone.
+WAITS_FOR_BUILD: Final = ("torch/utils/file_baton.py", "wait")
 # A process group's methods by which Python begins an exchange. DDP and compiled code call others, of C++.
 EXCHANGES: Final = (
     *("allreduce", "allreduce_coalesced", "reduce", "broadcast", "allgather", "_allgather_base", "allgather_coalesced"),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kittrain.agent.rendezvous.diagnosis import RankStatus
+from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus
 from kittrain.agent.rendezvous.membership import Node
-from kittrain.agent.rendezvous.stacks import BACKWARD, Location
-from kittrain.agent.rendezvous.standstill import LIMIT, StandstillWatch, sentence
+from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, GROUP, Location
+from kittrain.agent.rendezvous.standstill import LIMIT, WAITING_TIMEOUT, StandstillWatch, sentence
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import Phase
 
@@ -122,3 +123,54 @@ def test_a_step_ends_it_and_a_node_that_is_done_is_not_asked() -> None:
     assert job.looks(100.0)
     job.answer(100.0, SLEEPS)
     assert job.watch.text == "node 0 has ended, rank 1 sleeps at h.py:5"
+
+
+def waits(number: int, where: str, **more: Any) -> RankStatus:
+    return rank(number, wait=where, **(JOINING | more))
+
+
+@pytest.mark.parametrize(
+    ("where", "cause"),
+    [
+        (GROUP, "although all ranks of this job are there: it is told of others"),
+        (BUILD, "for a lock file that no rank of this job holds"),
+        ("barrier", "although all have entered it: check the network and the devices"),
+    ],
+)
+def test_ranks_that_all_wait_before_their_first_step_hang(where: str, cause: str) -> None:
+    job = Round()
+    judged = wait_together(job, [waits(0, where), waits(1, where)])
+    assert judged is not None
+    assert judged.text == f"hang: ranks 0-1 have been in {where} for 910 s, at h.py:5 in step, {cause}"
+    both = wait_together(job, [waits(0, "barrier"), waits(1, BUILD)])
+    assert both is not None
+    assert both.rank == 1, "the one that holds up the other"
+
+
+@pytest.mark.parametrize(
+    "other", [{"busy": True}, {"stepped": True}, {"location": Location(line="h.py:7 in load")}], ids=str
+)
+def test_ranks_of_which_one_may_be_on_its_way_do_not_hang(other: dict[str, Any]) -> None:
+    assert wait_together(Round(), [waits(0, GROUP), replace(waits(1, GROUP), **other)]) is None
+
+
+def test_waiting_is_counted_from_where_the_ranks_wait_now() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    for now, where in ((20.0, "barrier"), (WAITING_TIMEOUT, "all_reduce"), (WAITING_TIMEOUT + 900, "all_reduce")):
+        assert job.looks(now)
+        job.answer(now, waits(0, where), waits(1, where))
+        assert job.watch.hang(now) is None
+    assert job.watch.hang(WAITING_TIMEOUT + 901) is not None
+    job.watch.reset()
+    assert job.watch.hang(WAITING_TIMEOUT + 999) is None
+
+
+def wait_together(job: Round, statuses: list[RankStatus]) -> Diagnosis | None:
+    """The judgement of ranks that are seen like that for longer than they may."""
+    job.watch.reset()
+    job.quiet(0, 1)
+    for now in (20.0, 30.0 + WAITING_TIMEOUT):
+        assert job.looks(now)
+        job.answer(now, *statuses)
+    return job.watch.hang(30.0 + WAITING_TIMEOUT)

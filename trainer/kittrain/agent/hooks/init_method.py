@@ -53,6 +53,8 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
         if changed := set_by_script(given, environ, started):
             os.environ.update(started)
             remark = f"init_process_group meets at this job's own address, and not at the script's {changed}"
+        if not remark and given.get("store") is None and "RANK" in environ and (what := other_group(given, environ)):
+            remark = f"init_process_group waits for a group that is not this job's: {what}"
         if remark and environ.get("RANK") == "0":
             sys.stderr.write(f"note: {remark}\n")
         return initialize(**given)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from kittrain.agent.rendezvous.stacks import BACKWARD, Location
+from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, GROUP, Location
 from kittrain.system.calls import NO_CALL, Call, contradiction
 from kittrain.system.heartbeat import STEP, Phase
 
@@ -147,6 +147,14 @@ def _unequal(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if one.call == odd]
 
 
+def _locked(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if one.location.wait == BUILD]
+
+
+def _ungrouped(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if one.location.wait == GROUP]
+
+
 def calls_in_progress(statuses: Iterable[RankStatus]) -> list[tuple[int, Call]]:
     """The calls of ranks that wait in a collective of their script's own: no others are noted."""
     return [(one.rank, one.call) for one in statuses if one.location.wait and one.location.wait != BACKWARD]
@@ -160,9 +168,11 @@ BEHIND: Final[Row] = (_behind, "in {doing}")
 OUTSIDE: Final[Row] = (_outside, "in {doing}")
 APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
 UNEQUAL: Final[Row] = (_unequal, "in {doing}, with {tensor}, where others have another size")
+LOCKED: Final[Row] = (_locked, "in {doing}, for a lock file that no rank of this job holds")
+UNGROUPED: Final[Row] = (_ungrouped, "in {doing}, although all ranks of this job are there: it is told of others")
 TOGETHER: Final[Row] = (list, "in {doing}, although all have entered it: check the network and the devices")
-CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, APART, UNEQUAL)
-COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, TOGETHER)
+CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, LOCKED, APART, UNEQUAL)
+COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, LOCKED, UNGROUPED, TOGETHER)
 
 
 def _diagnosis(found: Sequence[RankStatus], text: str) -> Diagnosis:

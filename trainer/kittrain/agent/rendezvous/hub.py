@@ -231,7 +231,7 @@ class Hub:
             case messages.StackReport(ranks=ranks):
                 self._hang_detector.record_stacks(node, [replace(rank, node=node.name) for rank in ranks])
             case messages.Look(ranks=ranks):
-                self._standstill.record(node, ranks)
+                self._standstill.record(node, [replace(rank, node=node.name) for rank in ranks])
             case messages.OwnAlone(ranks=ranks):
                 self._alone[node] = ranks
                 self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
@@ -431,7 +431,7 @@ class Hub:
         if self._hang_detector.should_request_stacks(group, now):
             for node in group:
                 self._send(node, messages.RequestStacks())
-        if hang := self._hang_detector.diagnosis(group, now):
+        if hang := self._hang_detector.diagnosis(group, now) or self._standstill.hang(now):
             ended = self._membership.end_round(group[0])
             self._end_round(ended, lost=True, reason=hang.text, culprit=(hang.rank, hang.step))
 

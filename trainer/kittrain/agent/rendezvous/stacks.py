@@ -13,12 +13,15 @@ from kittrain.torch_private import early
 HEADER: Final = re.compile(r"(Current thread|Thread) 0x[0-9a-f]+")
 FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
+GROUP: Final = "init_process_group"
+BUILD: Final = "FileBaton.wait"  # until the lock file of an extension's build is gone
 BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it: the frames are the same
 
 # Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
 WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
     (*early.RUN_BACKWARD, BACKWARD),
+    (*early.WAITS_FOR_BUILD, BUILD),
     (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),
     (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
     (*early.COMPARE_MODELS, "DDP's comparison of models"),

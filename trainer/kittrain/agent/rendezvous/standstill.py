@@ -1,17 +1,19 @@
-"""Shows what the ranks do while no step is taken, as a fact: no cause, no judgement, and nothing is ended by it. Pure.
+"""Shows what the ranks do while no step is taken, as a fact: no cause, and no judgement. Pure.
 
 A healthy job may stand still: it evaluates, one rank saves, a step compiles. So the nodes look after a while, ever more
 seldom, and one sentence says where the ranks are, until one takes a step. Whether that is a hang is judged elsewhere
-(``hang_detector``).
+(``hang_detector``), but for ranks that all wait before the first step of a script's own loop, of which no heartbeat
+tells: who only waits for others is not on its way.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from kittrain.agent.rendezvous.diagnosis import RankStatus, calls_in_progress, ranges
+from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus, calls_in_progress, diagnose, ranges
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD
@@ -20,6 +22,7 @@ from kittrain.system.heartbeat import Phase
 
 FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
 MAX_DELAY: Final = 60.0
+WAITING_TIMEOUT: Final = 900.0  # seconds, as long as the library's ranks may take to their first step
 LIMIT: Final = 150  # characters of the sentence
 PLURALS: Final = {"is": "are", "has": "have", "does": "do"}  # verbs of the sentence; others lose their s
 SHOWN: Final = 3  # different places in it
@@ -40,6 +43,8 @@ class StandstillWatch:
         self._requested_at: float | None = None
         self._next, self._delay = float("-inf"), FIRST_DELAY
         self._reports: dict[Node, Sequence[RankStatus]] = {}
+        self._waiting: Sequence[RankStatus] = ()  # all ranks, while each only waits for others, before its first step
+        self._waiting_since = 0.0
         self.text = ""  # where the ranks are; empty: they take steps, or nothing is known
 
     def record_heartbeat(self, node: Node, *, quiet: bool) -> None:
@@ -72,7 +77,24 @@ class StandstillWatch:
         self._delay = min(2 * self._delay, MAX_DELAY)
         statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
         self.text = sentence(statuses, left=[node.index for node in group if node.done])
+        self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
+
+    def _follow(self, statuses: Sequence[RankStatus], now: float) -> None:
+        """Keep since when all ranks wait where they do."""
+        running = [one for one in statuses if not one.ended]
+        if not all(one.location.wait and not (one.busy or one.stepped) for one in running):
+            running = []
+        if [one.location for one in running] != [one.location for one in self._waiting]:
+            self._waiting_since = now
+        self._waiting = running
+
+    def hang(self, now: float) -> Diagnosis | None:
+        """The cause of a hang before the first step; None if there is none."""
+        waited = now - self._waiting_since
+        if not self._waiting or waited <= WAITING_TIMEOUT:
+            return None
+        return diagnose([replace(one, stalled_seconds=waited) for one in self._waiting])
 
 
 def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str:

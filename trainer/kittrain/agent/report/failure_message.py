@@ -33,6 +33,8 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
     if cause.kind == "peer":
         what = f"rank {cause.rank} lost its peers ({cause.brief})"
         after = f"after {budget.peer} such losses without a new snapshot"
+        if budget.waited > budget.max_restarts:
+            after = f"{budget.waited + 1} times there without a step, no restart left of {budget.max_restarts}"
         outcome: Outcome = "retryable" if restart else "fatal"  # a new agent would begin to count anew
         return Ending(outcome=outcome, reason=what if restart else f"{what} {after}", failure=cause)
     if cause.kind == "storage":

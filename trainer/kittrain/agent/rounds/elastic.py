@@ -42,6 +42,7 @@ from kittrain.outcome.failures import (
     newest_snapshot,
     root_cause,
     script_round,
+    waits_in_vain,
 )
 from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending, cut_short
@@ -91,6 +92,7 @@ class NodeAgent(ElasticAgent):
     ) -> None:
         super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
+        self._steps_before = 0  # of the library's loop, when that round failed
         self.joined = False  # whether it ever completed a rendezvous
         self._handler = rendezvous
         self._stop_timeout = max(node.grace_period - KILL_RESERVE, 1.0)
@@ -435,7 +437,10 @@ class NodeAgent(ElasticAgent):
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
-        restart = self._budget.charge(cause.kind, step=step, script=script) and not hopeless
+        took_steps = self._watch.script_steps or self._watch.steps != self._steps_before
+        in_vain = not took_steps and waits_in_vain(cause, self.ending.failure)
+        self._steps_before = self._watch.steps
+        restart = self._budget.charge(cause.kind, step=step, script=script, in_vain=in_vain) and not hopeless
         self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)
