@@ -44,6 +44,7 @@ class Api:
 
     def __init__(self, connection: Connection, warn: Callable[[str], None]) -> None:
         self.connection = connection
+        self.warn = warn
         self.transport = Transport(connection, warn)
         self.server = self.transport.server
         self._served: dict[str, str] = {}  # the version of an add-on's API group

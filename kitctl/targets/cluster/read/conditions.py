@@ -19,10 +19,11 @@ SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exi
 UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
+LEAVES: Final = "is being deleted"
+LIMIT_RANGER: Final = "kubernetes.io/limit-ranger"  # annotation of pods: which of their resources it has set
 OUT_OF_MEMORY: Final = "OOMKilled"
 MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
 
-OWN_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion"})  # Kubernetes' own, which end by themselves
 NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
 NO_PROGRAM: Final = re.compile(r'exec: "(?:[^"]*/)?([^"/]+)":[^:]* (?:not found|no such file)')
 NO_MODULE: Final = re.compile(r"No module named '?(kittrain|kitjob)")
@@ -56,10 +57,10 @@ def job_reason(job: Object, queue: QueuePosition | None, events: Sequence[Object
 
 
 def _held(job: Object) -> str:
-    """What keeps a job that is being deleted; empty: nothing does, but Kubernetes itself."""
-    others = [one for one in job["metadata"].get("finalizers") or [] if one not in OWN_FINALIZERS]
-    deleted = job["metadata"].get("deletionTimestamp")
-    return f"the job is being deleted, and kept by its finalizer {others[0]}" if deleted and others else ""
+    """That a job is being deleted, and who keeps it; empty: it is not."""
+    if holder := lifecycle.kept_by(job):
+        return f"the job is being deleted, and kept by its finalizer {holder}"
+    return "the job is being deleted" if job["metadata"].get("deletionTimestamp") else ""
 
 
 def format_condition(condition: Mapping[str, Any]) -> str:
@@ -144,7 +145,7 @@ def _termination(pod: Object, state: Object, now: float, disruption: Mapping[str
     if (since := pod["metadata"].get("deletionTimestamp")) is None:
         return
     if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # when its grace period is over
-        yield "is being deleted" + (f": {format_condition(disruption)}" if disruption else "")
+        yield LEAVES + (f": {format_condition(disruption)}" if disruption else "")
         return
     if "terminated" in state:  # its kubelet has reported it; the controller's finalizer holds the pod
         yield "has ended, and is replaced once Kubernetes' Job controller notices: up to ten minutes"
@@ -161,7 +162,9 @@ def _limit(pod: Object, reason: str) -> str:
     containers = pod.get("spec", {}).get("containers", []) if reason == OUT_OF_MEMORY else []
     trainers = {kind.container for kind in all_kinds().values()}
     limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] in trainers)
-    return next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
+    found = next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
+    given = pod["metadata"].get("annotations", {}).get(LIMIT_RANGER, "") if found else ""
+    return f"{found}, which the namespace's LimitRange sets" if "memory limit" in given else found
 
 
 def _queue_reason(queue: QueuePosition) -> str:

@@ -14,10 +14,11 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, Forbidden, KitError, TargetError
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
-from kitctl.targets.cluster.read.lifecycle import annotations_of
+from kitctl.targets.cluster.read.lifecycle import annotations_of, kept_by
 
 POLL_SECONDS: Final = 0.5
 DELETE_SECONDS: Final = 30.0  # for an object without pods; pods add their grace period
+HELD_SECONDS: Final = 3.0  # after which it is told who keeps an object
 TRIES: Final = 8  # two clients that change one object in turns both succeed long before
 
 
@@ -79,13 +80,28 @@ def name_conflict(found: Object) -> ConflictError:
 def wait_deleted(api: Api, found: Object, seconds: float = DELETE_SECONDS) -> None:
     """Wait until an object is deleted, which is given with its ``kind``; a new object of its name does not count.
 
+    Somebody's finalizer that keeps it is told after a moment.
+
     Raises:
         TargetError: it still exists after ``seconds``.
     """
     kind, where = key_of(found), found["metadata"]
-    deadline = time.monotonic() + seconds
+    what, began, told = f"{kind} {where['name']!r}", time.monotonic(), False
     while (now := api.find(kind, where["namespace"], where["name"])) and now["metadata"]["uid"] == where["uid"]:
-        if time.monotonic() > deadline:
-            fix = f"see its finalizers: kubectl get {kind} -n {where['namespace']} {where['name']} -o yaml"
-            raise TargetError(f"{kind} {where['name']!r} still exists after {seconds:.0f} s", fix=fix)
+        waited, holder = time.monotonic() - began, kept_by(now)
+        if waited > seconds:
+            raise _still_exists(now, f"{what} still exists after {seconds:.0f} s", holder)
+        if holder and waited > HELD_SECONDS and not told:
+            told = True
+            api.warn(f"{what} is kept by its finalizer {holder}: waiting for what set that, for up to {seconds:.0f} s")
         time.sleep(POLL_SECONDS)
+
+
+def _still_exists(found: Object, what: str, holder: str) -> TargetError:
+    where = found["metadata"]
+    place = f"{key_of(found)} -n {where['namespace']} {where['name']}"
+    if not holder:
+        return TargetError(what, fix=f"see its finalizers: kubectl get {place} -o yaml")
+    release = f"""kubectl patch {place} --type=merge -p '{{"metadata": {{"finalizers": null}}}}'"""
+    fix = f"it goes once {holder} is released by what set it; if that is gone for good: {release}"
+    return TargetError(f"{what}: its finalizer {holder} keeps it", fix=fix)

@@ -12,6 +12,10 @@ from kitctl.base import names
 from kitctl.kinds import of_object
 
 Object: TypeAlias = dict[str, Any]
+# Kubernetes' own, and Kueue's, which end by themselves.
+OWN_FINALIZERS: Final = frozenset(
+    {"orphan", "foregroundDeletion", "kubernetes.io/pvc-protection", "kueue.x-k8s.io/resource-in-use"}
+)
 OUTLIVES_JOB: Final = frozenset({"PersistentVolumeClaim"})  # snapshots stay when the job is deleted
 
 
@@ -31,6 +35,12 @@ def with_owner_reference(child: Object, job: Object) -> Object:
 def is_kitctl_object(found: Object) -> bool:
     """Whether kitctl or its chart made this object."""
     return bool(found["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
+
+
+def kept_by(found: Object) -> str:
+    """The finalizer of somebody else that keeps an object which is being deleted; empty: none does."""
+    others = (one for one in found["metadata"].get("finalizers") or [] if one not in OWN_FINALIZERS)
+    return next(others, "") if found["metadata"].get("deletionTimestamp") else ""
 
 
 def is_owned_by(found: Object, job: Object) -> bool:

@@ -111,7 +111,8 @@ def test_a_job_that_a_finalizer_of_others_keeps_says_which() -> None:
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {}}
     job = {"metadata": {**deleted, "finalizers": ["foregroundDeletion", "example.com/hold"]}}
     assert conditions.job_reason(job, None, ()).endswith("kept by its finalizer example.com/hold")
-    assert conditions.job_reason({"metadata": {**deleted, "finalizers": ["foregroundDeletion"]}}, None, ()) == ""
+    own = {"metadata": {**deleted, "finalizers": ["foregroundDeletion"]}}
+    assert conditions.job_reason(own, None, ()) == "the job is being deleted"
 
 
 def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
@@ -119,6 +120,9 @@ def test_the_reason_of_an_oom_kill_has_the_memory_limit() -> None:
     pod = {"metadata": {}, "status": {}, "spec": {"containers": [{"name": names.CONTAINER, "resources": resources}]}}
     state = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
     assert conditions.pod_reason(pod, state, 0.0) == "OOMKilled (exit code 137, the limit is 512Mi)"
+    by_range = {"annotations": {"kubernetes.io/limit-ranger": "LimitRanger plugin set: memory limit for a"}}
+    told = conditions.pod_reason(pod | {"metadata": by_range}, state, 0.0)
+    assert told == "OOMKilled (exit code 137, the limit is 512Mi, which the namespace's LimitRange sets)"
 
 
 RUNC = (

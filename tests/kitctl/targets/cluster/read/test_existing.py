@@ -82,6 +82,22 @@ def test_a_new_object_of_the_same_name_is_not_waited_for(server: ApiServer, kit:
         existing.wait_deleted(kit.target().api, job(server), seconds=0.0)
 
 
+def test_who_keeps_an_object_is_told_while_it_is_waited_for(
+    server: ApiServer, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(existing, "HELD_SECONDS", 0.0)
+    server.put(CLAIM.resource, CLAIM.name, metadata={"finalizers": ["example.com/hold"]}, spec={"accessModes": []})
+    found = server.store.delete(CLAIM, {}) | {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    told: list[str] = []
+    api = kit.target().api
+    monkeypatch.setattr(api, "warn", told.append)
+    with pytest.raises(TargetError, match=r"its finalizer example\.com/hold keeps it") as caught:
+        existing.wait_deleted(api, found, seconds=0.6)
+    assert "kubectl patch PersistentVolumeClaim -n default run-snapshots --type=merge" in caught.value.fix
+    (once,) = told
+    assert "is kept by its finalizer example.com/hold" in once
+
+
 def test_a_request_during_a_quota_update_is_retried(server: ApiServer, kit: Kit) -> None:
     """The quota controller answers concurrent creations with a conflict, although no such object exists."""
     left = [2]
