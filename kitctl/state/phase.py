@@ -286,12 +286,16 @@ def _last_failure(facts: JobFacts) -> str:
 
 
 def _last_told(facts: JobFacts) -> Termination | None:
-    """What a node has said of it; None once the ranks have taken a step since."""
+    """What a node has said of it; None once the ranks have taken a step since.
+
+    Of those that have ended only one that ends the job is heard, which takes a moment.
+    """
     resumed = (facts.report and facts.report.progress.resumed_at) or 0.0
-    told = (node.termination for node in facts.nodes if node.alive and node.termination)
+    told = (one for node in facts.nodes if (one := node.termination) and (node.alive or one.outcome == "fatal"))
     causes = (one for one in told if one.rank is not None and _CONSEQUENCE not in one.reason)
     last = max(causes, key=lambda one: one.time, default=None)
-    return last if last and last.time > resumed else None
+    # Times of failures are whole seconds: one that ends the job may seem to be before its last step.
+    return last if last and (last.outcome == "fatal" or last.time > resumed) else None
 
 
 def _preparing(node: NodeFacts, facts: JobFacts) -> str:

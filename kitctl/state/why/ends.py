@@ -18,6 +18,12 @@ ENDS: Final = Family(
     "Failed",
     (
         Rule(
+            r"OOMKilled\b.*? which the namespace's LimitRange sets",
+            "",
+            "--memory with more, up to the maximum that kubectl describe limitrange shows; or have that raised",
+            seen="OOMKilled (exit code 137, the limit is 256Mi, which the namespace's LimitRange sets)",
+        ),
+        Rule(
             r"OOMKilled|killed by SIGKILL: out of memory|\bMemoryError\b|Cannot allocate memory|not enough memory"
             r"|can't allocate memory",
             "",

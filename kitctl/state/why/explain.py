@@ -53,6 +53,7 @@ _LIBRARIES: Final = re.compile(
 )
 
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
+_AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b")
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
@@ -90,7 +91,7 @@ def explain(job: JobState, now: float) -> Explanation:
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
-    told = says(cause, before.partition(": ")[2])
+    told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(
         cause=cause,
         fix=fix,
@@ -111,7 +112,7 @@ def _before(job: JobState, now: float, *, local: bool) -> tuple[str, str]:
     start = last.cause.rstrip("…")  # it may be cut; the recovery, or a node, has the whole
     longer = (job.last_recovery.cause if job.last_recovery else "", *(one.reason for one in job.nodes))
     whole = next((text[text.find(start) :] for text in longer if start and start in text), last.cause)
-    whole = whole.partition("; started again")[0]
+    whole = _AGAIN.split(whole)[0]
     known = _known(whole, local=local)
     ago = duration(max((job.ended or now) - last.time, 0.0))
     when = f"{ago} before its end" if job.ended else f"{ago} ago"
@@ -167,8 +168,9 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     elif not job.finished:
         nodes = [node.reason for node in job.nodes if _stuck(job) or node.state != "Running"]
         texts = [*nodes, job.reason] if _stuck(job) else [job.reason, *nodes]
-        if job.last_failure and job.reason.startswith("before: "):
-            yield _of_failure(job.last_failure, local=local)
+        told = job.last_failure
+        if told and (job.reason.startswith("before: ") or told.outcome == "fatal"):
+            yield _of_failure(told, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := _known(text, local=local):
                 yield found[:2]
@@ -200,7 +202,7 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     cause = failure.error or failure.reason
     fix = (known[1] if known else "") or failure.fix or _place(failure.traceback)
     said = known[0] if known and known[2] else cause
-    return brief(f"{where}{said}"), fix
+    return brief(said if said.startswith(("rank ", "ranks ")) else f"{where}{said}"), fix
 
 
 def _known(text: str, traceback: str = "", *, local: bool) -> tuple[str, str, bool] | None:

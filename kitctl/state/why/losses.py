@@ -22,6 +22,11 @@ LOSSES: Final = Family(
             "nothing: it starts again once there is room; or give it a higher priority: --priority",
         ),
         Rule(
+            r"^is being deleted$",
+            "a pod of the job is being deleted, by a user or a controller",
+            "nothing: its node is replaced once it has ended",
+        ),
+        Rule(
             r"EvictionByEvictionAPI|DeletionByTaintManager|TerminationByKubelet",
             "a machine gives up the job's pod: it is drained, or about to stop",
             "nothing: its node is replaced on another machine once there is room",

@@ -55,9 +55,17 @@ SCHEDULING: Final = Family(
             "create it, or name one that is there: --claim",
         ),
         Rule(
-            r"Insufficient ([\w./-]+)",
+            r"Insufficient ([\w./-]*\w)",
             "no machine has enough free {0}",
             "ask for less, wait until other jobs end, or add machines: kubectl describe nodes shows what is free",
+        ),
+        Rule(
+            r"untolerated taint.*didn't match Pod's node affinity/selector"
+            r"|didn't match Pod's node affinity/selector.*untolerated taint",
+            "no machine has the labels of scheduling.nodeSelector, but for those with a taint that the job does not "
+            "tolerate",
+            "kubectl get nodes --show-labels lists those that there are; if the machine with the taint is meant: "
+            "scheduling.tolerations",
         ),
         Rule(
             r"didn't match Pod's node affinity/selector",

@@ -301,6 +301,15 @@ def test_the_first_failure_is_told_while_the_job_recovers(
     assert job.nodes[1].reason == "before: rank 1 failed (E), restart 1 of 3"
 
 
+def test_what_ends_a_job_is_known_whole_before_its_other_nodes_have_ended() -> None:
+    last = record.replace(FAILED, outcome="fatal", error="E", traceback="at train.py:3")
+    stepped = record.replace(FORMED, progress=Progress(step=7, resumed_at=last.time + 0.9))
+    for report in (FORMED, stepped):
+        assert derive(facts(node(0), gone(1, termination=last), report=report)).last_failure == last
+    before = gone(1, termination=FAILED)  # of a pod that is replaced
+    assert derive(facts(node(0), before, report=FORMED)).last_failure is None
+
+
 def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
     report = record.replace(FORMED, failures=(PastFailure(time=19.0, node=1, rank=2, cause="ValueError: no"),))
     assert derive(facts(node(0), node(1), report=report)).reason == "before: node 1: rank 2 failed (ValueError: no)"

@@ -13,6 +13,7 @@ from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read.conditions import format_condition, is_unbound, time_of
 
 OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
+PAST: Final = "FailedScheduling"  # of a pod that has its machine by now
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
 
@@ -41,7 +42,7 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
         for pod in creating:
             about = f"involvedObject.uid={pod['metadata']['uid']}"
             warnings = _warnings(api, pod["metadata"]["namespace"], about)
-            others = (one for one in warnings if one.get("reason") not in OF_CONTAINERS)
+            others = (one for one in warnings if one.get("reason") not in {*OF_CONTAINERS, PAST})
             if latest := max(others, key=time_of, default=None):
                 found[pod["metadata"]["name"]] = format_condition(latest)
     return found

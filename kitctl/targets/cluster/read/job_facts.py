@@ -8,6 +8,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from kitctl.base import documents, names
 from kitctl.kinds import all_kinds, of_object
 from kitctl.kinds.job_kind import plain_env
@@ -44,6 +46,8 @@ def from_objects(
     """
     kind = of_object(job)
     nodes = _nodes(job, pods, now, stuck)
+    if "deletionTimestamp" in job["metadata"]:  # then its pods are deleted with it, which explains nothing
+        nodes = tuple(replace(node, note="" if node.note == conditions.LEAVES else node.note) for node in nodes)
     how, ended, message = result(job)
     published = reports.report(status) or reports.own_report(job)
     return JobFacts(

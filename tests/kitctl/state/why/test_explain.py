@@ -81,6 +81,14 @@ def failed(
          "no machine has enough free memory", "ask for less"),
         ("Unschedulable: 0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
          "no machine has the labels of scheduling.nodeSelector", "--show-labels"),
+        ("0/4: 1 node(s) had untolerated taint(s), 3 node(s) didn't match Pod's node affinity/selector.",
+         "no machine has the labels of scheduling.nodeSelector, but for those with a taint",
+         "scheduling.tolerations"),
+        ("Unschedulable: 0/4 nodes are available: 4 Insufficient example.com/chip. no new claims",
+         "no machine has enough free example.com/chip", "ask for less"),
+        ("OOMKilled (exit code 137, the limit is 256Mi, which the namespace's LimitRange sets)",
+         "OOMKilled", "kubectl describe limitrange"),
+        ("is being deleted", "a pod of the job is being deleted", "its node is replaced"),
         ("0/4: 1 node(s) had untolerated taint(s), 3 node(s) didn't match PersistentVolume's node affinity.",
          "a volume of the job is in a zone", "kubectl describe pv"),
         ("Unschedulable: 0/4 nodes are available: 1 node(s) had untolerated taint(s), 3 node(s) were unschedulable.",
@@ -321,6 +329,23 @@ def test_frames_of_kittrain_are_no_place_of_the_users_script() -> None:
         '  File "/a/train.py", line 7, in main\n  File "/opt/kittrain/agent/hooks/script_hooks.py", line 91, in step\n'
     )
     assert explain(failed("ValueError: no", traceback=trace), 0.0).fix == "see train.py:7, where it was raised"
+
+
+def test_a_hang_of_all_ranks_is_told_once_and_whole() -> None:
+    what = "ranks 0-1 have been in FileBaton.wait for 900 s, at train.py:7 in f, for a lock file that no rank of "
+    hang = f"hang: {what}this job holds"
+    end = Termination(outcome="retryable", reason=f"{hang}; again at this step, restart 1 of 3", rank=0, error=hang)
+    past = PastFailure(time=100.0, node=0, rank=0, cause=hang)
+    job = replace(JOB, phase="Running", reason=f"before: {end.reason}", last_failure=end, failures=(past,))
+    found = explain(job, 200.0)
+    assert (found.cause, found.before) == (f"{what}this job holds", "")
+    assert "remove the lock file" in found.fix
+
+
+def test_what_ends_a_job_has_its_fix_before_its_other_nodes_have_ended() -> None:
+    last = failed("ValueError: no", traceback='  File "/a/train.py", line 7, in main').failure
+    ending = replace(JOB, phase="Recovering", reason="rank 1 failed (ValueError: no), no restart left of 0")
+    assert explain(replace(ending, last_failure=last), 0.0).fix == "see train.py:7, where it was raised"
 
 
 HANG = "hang: rank 1 (node 1, pod x-1) has been in step 61 for 15 s, at h.py:12 in <module>; rank 0 waits in all_reduce"

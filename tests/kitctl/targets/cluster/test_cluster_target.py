@@ -189,6 +189,9 @@ def test_a_volume_whose_config_map_is_missing_is_told_from_the_events_of_its_pod
     }
     server.put("events", "run-0.0", **event)
     assert "ErrImagePull" not in kit("status", "run"), "the container's status will say it, with the image's name"
+    late = {"reason": "FailedScheduling", "message": "0/4 nodes are available: ... not found"}
+    server.put("events", "run-0.2", **event | late)
+    assert "0/4 nodes" not in kit("status", "run"), "it has its machine by now"
     server.put("events", "run-0.1", **event | {"reason": "FailedMount", "message": message})
     page = kit("status", "run")
     assert message in page

@@ -50,6 +50,13 @@ def test_a_pod_that_is_being_deleted_is_not_alive() -> None:
     assert (page.phase, page.reason) == ("Recovering", "is being deleted")
 
 
+def test_pods_that_are_deleted_with_their_job_explain_nothing() -> None:
+    job, moment = recorded("leaving").job, "2026-11-21T14:20:51Z"
+    ends = job | {"metadata": job["metadata"] | {"deletionTimestamp": moment}}
+    known = job_facts.from_objects(ends, recorded("leaving").pods, None, target="kind-kitctl", now=at(moment))
+    assert (state.derive(known).reason, known.nodes[1].note) == ("the job is being deleted", "")
+
+
 def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None:
     staying, leaving = recorded("leaving").pods
     ended = recorded("failed-pytorchjob").pods[1]
