@@ -191,7 +191,7 @@ test-long: setup ## Create the cluster and run the long tests, which `make test`
 	@$(PY) -m tools.run_tests long
 
 .PHONY: corpus
-corpus: setup ## Make every situation of docs/corpus.md live on this machine, and write that page; ten minutes
+corpus: setup ## Make every situation of docs/corpus.md live, here and on the cluster if it is up, and write that page
 	@$(PY) -m tests.corpus
 
 .PHONY: chaos

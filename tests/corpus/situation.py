@@ -40,6 +40,13 @@ class Situation:
         files: next to the script, by path.
         before: another script, which runs first, under the same name, to its end.
         healthy: nothing is wrong: no cause and no fix may be told, and nothing may be ended.
+        spec: of the job file, in YAML; on a cluster alone, as all that follows.
+        objects: YAML that is applied before; NAMESPACE stands for the situation's own, IMAGE for the cluster's.
+        prepare: shell commands, likewise.
+        account: the service account that submits it; empty: the administrator.
+        later: shell commands, once its ranks run.
+        after: shell commands that remove what belongs to no namespace.
+        first: of the blind set: whether cause and fix were right when it was made for the first time.
     """
 
     name: str
@@ -50,10 +57,20 @@ class Situation:
     healthy: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
     before: str = ""
+    first: tuple[bool, bool] | None = None
+    on: Literal["local", "cluster"] = "local"
+    spec: str = ""
+    objects: str = ""
+    prepare: str = ""
+    account: str = ""
+    later: str = ""
+    after: str = ""
 
     @property
-    def half(self) -> Literal["first", "second"]:
-        """By chance, and the same each time: rules are written on the first half."""
+    def half(self) -> Literal["first", "second", "blind"]:
+        """By chance, and the same each time: rules are written on the first half. The blind set is neither."""
+        if self.first:
+            return "blind"
         return "second" if zlib.crc32(self.name.encode()) % 2 else "first"
 
     @property

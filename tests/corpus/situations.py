@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from tests.corpus.blind_healthy import BLIND_HEALTHY
+from tests.corpus.blind_scripts import BLIND_SCRIPTS
+from tests.corpus.blind_standing import BLIND_STANDING
+from tests.corpus.cluster_healthy import CLUSTER_HEALTHY
+from tests.corpus.cluster_pending import CLUSTER_PENDING
+from tests.corpus.cluster_running import CLUSTER_RUNNING
 from tests.corpus.failing import FAILURES
 from tests.corpus.healthy import HEALTHY
 from tests.corpus.nasty import NASTY
 from tests.corpus.situation import Situation
 from tests.corpus.standing import STANDING
 
-SITUATIONS: Final[tuple[Situation, ...]] = (*FAILURES, *STANDING, *HEALTHY, *NASTY)
+SITUATIONS: Final[tuple[Situation, ...]] = (
+    *FAILURES,
+    *STANDING,
+    *HEALTHY,
+    *NASTY,
+    *BLIND_SCRIPTS,
+    *BLIND_STANDING,
+    *BLIND_HEALTHY,
+    *CLUSTER_PENDING,
+    *CLUSTER_RUNNING,
+    *CLUSTER_HEALTHY,
+)

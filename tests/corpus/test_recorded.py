@@ -6,7 +6,7 @@ import pytest
 
 from kitctl.state.why.rule import LIMIT
 from tests.corpus.__main__ import PAGE, recorded
-from tests.corpus.judge import page
+from tests.corpus.judge import REFUSED, page
 from tests.corpus.situation import Situation
 from tests.corpus.situations import SITUATIONS
 
@@ -16,8 +16,8 @@ def test_cause_and_fix_are_right(one: Situation) -> None:
     told = recorded(one)
     assert told.cause, told
     assert told.fix is not False, told
-    assert len(told.said) <= LIMIT
-    assert "resources.limits" not in told.advised
+    assert len(told.said) <= LIMIT or told.phase == REFUSED
+    assert "resources.limits" not in told.advised or one.on == "cluster"
 
 
 def test_the_page_shows_what_the_rules_tell_now() -> None:
@@ -31,5 +31,10 @@ def test_there_are_sixty_situations_and_twenty_healthy_jobs() -> None:
 
 def test_both_halves_have_situations_of_each_kind() -> None:
     assert {(one.half, one.healthy) for one in SITUATIONS} == {
-        (half, healthy) for half in ("first", "second") for healthy in (False, True)
+        (half, healthy) for half in ("first", "second", "blind") for healthy in (False, True)
     }
+
+
+def test_fifteen_situations_and_three_healthy_jobs_are_made_on_a_cluster() -> None:
+    assert sum(one.on == "cluster" and not one.healthy for one in SITUATIONS) >= 15
+    assert sum(one.on == "cluster" and one.healthy for one in SITUATIONS) >= 3
