@@ -245,13 +245,13 @@ def _node(
 ) -> tuple[list[_Span], float]:
     """The spans of a node in order, and the seconds that are carried on from a last line."""
     attempts = [one for one in job.attempts if one.node == node]
-    spans = [*_before_start(job, attempts, logs)]
+    spans = [*_before_start(job, attempts, logs, end)]
     carried, cause, gone = 0.0, "", ""
     for index, log in enumerate(logs):
         following = logs[index + 1].writer.time if index + 1 < len(logs) else None
         attempt = _attempt(attempts, log)
         if index:
-            spans += _between(spans, attempt, log, gone, cause)
+            spans += _between(job, spans, attempt, log, gone, cause)
         elif attempt and attempt.started is not None:
             spans.append(_Span(attempt.started, log.writer.time, {("start and join", "", ""): 1.0}))
         own, cause = _written(log, context, cause)
@@ -275,37 +275,71 @@ def _node(
                 spans.append(_Span(last, stop, {(gone, cause if gone == "recovery" else "", ""): 1.0}))
     if spans and gone and (not logs or logs[-1].ending is not None or (attempts and attempts[-1].ended)):
         kind = (gone, cause, "replace") if gone == "recovery" else (gone, "", "")
-        spans.append(_Span(spans[-1].end, end, {kind: 1.0}))
+        pending = attempts[-1] if attempts and attempts[-1].started is None else None
+        spans += _without_process(job, spans[-1].end, end, kind, pending)
     return spans, carried
 
 
-def _before_start(job: JobHistory, attempts: Sequence[Attempt], logs: Sequence[WriterLog]) -> Iterator[_Span]:
+def _before_start(
+    job: JobHistory, attempts: Sequence[Attempt], logs: Sequence[WriterLog], end: float
+) -> Iterator[_Span]:
     """From the submission to the first start of the node's process."""
-    at = job.submitted
     first = attempts[0] if attempts else None
     if logs and first and first.started is not None and first.started > logs[0].writer.time + CARRIED:
         first = None  # the pod that wrote first is gone, and with it when it was scheduled and started
-    if job.queued and (admitted := job.admitted if job.admitted is not None else job.now) > at:
-        yield _Span(at, admitted, {("queue", "", ""): 1.0})
-        at = admitted
-    if first is None:
-        return
-    if first.scheduled is not None and first.scheduled > at:
-        yield _Span(at, first.scheduled, {("placement", "", ""): 1.0})
-        at = first.scheduled
-    started = job.now if first.started is None else first.started
-    if started > at:
-        yield _Span(at, started, {("placement" if first.scheduled is None else "image and code", "", ""): 1.0})
+    starts = [one.writer.time for one in logs[:1]]
+    if first and first.started is not None:
+        starts.append(first.started)
+    yield from _without_process(job, job.submitted, min(starts, default=end), None, first)
 
 
-def _between(spans: Sequence[_Span], attempt: Attempt | None, log: WriterLog, gone: str, cause: str) -> Iterator[_Span]:
+def _between(
+    job: JobHistory, spans: Sequence[_Span], attempt: Attempt | None, log: WriterLog, gone: str, cause: str
+) -> Iterator[_Span]:
     """From the end of one agent to the first line of the next."""
     at = spans[-1].end if spans else log.writer.time
-    began = attempt.started if attempt and attempt.started is not None and attempt.started >= at else log.writer.time
+    known = attempt if attempt and attempt.started is not None and attempt.started >= at else None
+    began = known.started if known and known.started is not None else log.writer.time
     recovering = gone == "recovery"
-    yield _Span(at, began, {(gone or UNKNOWN, cause if recovering else "", "replace" if recovering else ""): 1.0})
+    lost = (gone or UNKNOWN, cause if recovering else "", "replace" if recovering else "")
+    yield from _without_process(job, at, began, lost, known)
     kind = ("recovery", cause, "start") if recovering else ("start and join", "", "")
     yield _Span(began, log.writer.time, {kind: 1.0})
+
+
+def _without_process(
+    job: JobHistory, at: float, until: float, otherwise: Kind | None, attempt: Attempt | None
+) -> Iterator[_Span]:
+    """A time in which a node has no process: waits in the queue, then for its place and its image.
+
+    Args:
+        job: with its waits.
+        at: when the time begins.
+        until: when it ends.
+        otherwise: what it counts as where the job did not wait; None: a place and an image.
+        attempt: the start that ends it, if it is known.
+    """
+    placing = otherwise is None
+    for wait in job.waits:
+        since, ready = max(wait.since, at), until if wait.until is None else min(wait.until, until)
+        if since > ready:
+            continue
+        if otherwise:
+            yield _Span(at, since, {otherwise: 1.0})
+        yield _Span(since, ready, {("queue", "", ""): 1.0})
+        at, placing = ready, True
+    if attempt and placing:
+        yield from _placed(attempt, at, until)
+    elif otherwise:
+        yield _Span(at, until, {otherwise: 1.0})
+
+
+def _placed(attempt: Attempt, at: float, until: float) -> Iterator[_Span]:
+    """From when a node might have been placed to the start of its process."""
+    if attempt.scheduled is not None and attempt.scheduled > at:
+        yield _Span(at, attempt.scheduled, {("placement", "", ""): 1.0})
+        at = attempt.scheduled
+    yield _Span(at, until, {("placement" if attempt.scheduled is None else "image and code", "", ""): 1.0})
 
 
 def _attempt(attempts: Sequence[Attempt], log: WriterLog) -> Attempt | None:

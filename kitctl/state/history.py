@@ -34,6 +34,13 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     done: bool = False  # it ended by itself, with exit code 0
 
 
+class QueueWait(msgspec.Struct, frozen=True, kw_only=True):
+    """A time in which a job waited for quota, in Unix seconds; ``until`` is None while it waits."""
+
+    since: float
+    until: float | None = None
+
+
 class JobHistory(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a job's past; ``lines`` are those of ``kittrain.helper.history``."""
 
@@ -46,8 +53,7 @@ class JobHistory(msgspec.Struct, frozen=True, kw_only=True):
     result: str = ""
     suspended: bool = False
     run: str = ""
-    admitted: float | None = None  # to run, where it was queued
-    queued: bool = False
+    waits: tuple[QueueWait, ...] = ()  # in a queue, in order
     attempts: tuple[Attempt, ...] = ()
     lines: bytes = b""
 
@@ -233,10 +239,10 @@ def _once(found: Iterable[Event]) -> Iterator[Event]:
 
 def _target_events(job: JobHistory) -> Iterator[Event]:
     yield Event(time=job.submitted, what="submitted")
-    if job.queued:
-        yield Event(time=job.submitted, what="queued")
-    if job.admitted is not None:
-        yield Event(time=job.admitted, what="admitted")
+    for wait in job.waits:
+        yield Event(time=wait.since, what="queued")
+        if wait.until is not None:
+            yield Event(time=wait.until, what="admitted")
     for one in job.attempts:
         if one.scheduled is not None:
             yield Event(time=one.scheduled, what="scheduled", node=one.node)

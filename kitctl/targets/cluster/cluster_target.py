@@ -308,10 +308,8 @@ class ClusterTarget:
         else:
             written = [history_tail(status)]
         run = report(status)
-        queued = bool(kueue.queue_of(job))
-        workload = kueue.workload_of(job, queues.all_workloads(self.api, namespace)) if queued else None
-        told = run.run if run else ""
-        return past.history(job, pods, b"".join(written), run=told, queued=queued, workload=workload, now=time.time())
+        told, waits = run.run if run else "", queues.waits(self.api, job)
+        return past.history(job, pods, b"".join(written), run=told, waits=waits, now=time.time())
 
     def _history_lines(self, job: Object, pods: list[Object], command: Sequence[str]) -> Iterator[bytes]:
         from kitctl.targets.cluster.submit import helper_pod

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +18,7 @@ import pytest
 from kitctl import kinds
 from tests.cluster.commands import IDLE, job, kitctl, status, until_status
 from tests.cluster.jobs import KINDS, Run, often
-from tests.cluster.kind.settings import KUEUE_LABEL, TORCH_IMAGE
+from tests.cluster.kind.settings import KUEUE_LABEL, SHORT_COMMANDS, TORCH_IMAGE
 from tests.cluster.kubectl import Object, get, kubectl, until
 from tests.cluster.submit.test_refusals import kubeconfig_with
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
@@ -146,6 +150,68 @@ def test_a_preempted_job_loses_no_step_and_counts_each_sample_once(
     assert_exact(first, epochs=epochs)
     audited = f"proved: {epochs} epochs of {ORDER.samples} samples, each counted exactly once"
     assert audited in kitctl("audit", "first", "-n", namespace)
+
+
+def test_goodput_tells_waits_in_the_queue_from_a_stop_by_the_user_also_at_the_end(
+    namespace: str, make_queue: MakeQueue, priorities: tuple[str, str]
+) -> None:
+    low, high = priorities
+    make_queue(1, preemption={"withinClusterQueue": "LowerPriority"})
+    first, second = (Run(namespace=namespace, name=name, kind="IndexedJob") for name in ("first", "second"))
+    with suspensions(first) as changes:
+        submit(first, "--queue-priority", low, epochs=15, nodes="1")
+        until(partial(has_trained, first, steps=30))
+        submit(second, "--queue-priority", high, epochs=4, nodes="1")
+        until_status("second", namespace, lambda state: state["phase"] == "Succeeded")
+        until(partial(has_trained, first, generation=2))
+        does(first, "suspend")
+        until(lambda: not first.pods())
+        time.sleep(10)  # what is drained for longer than the comparison allows
+        with all_recover(first):
+            does(first, "resume")
+        assert_spent(first, changes)
+        first.wait()
+        until_status("first", namespace, lambda state: state["phase"] == "Succeeded")
+        assert_spent(first, changes)
+
+
+@contextmanager
+def suspensions(run: Run) -> Iterator[list[tuple[float, bool]]]:
+    """When the job was suspended and resumed, as its object says it to this process."""
+    column = "custom-columns=SUSPEND:.spec.suspend"
+    only = f"--field-selector=metadata.name={run.name}"
+    watch = ["kubectl", "get", KINDS[run.kind][0], "-n", run.namespace, only, "--watch", "--no-headers", "-o", column]
+    changes: list[tuple[float, bool]] = []
+    with subprocess.Popen(watch, env=SHORT_COMMANDS, stdout=subprocess.PIPE, text=True) as watching:
+        threading.Thread(target=_record, args=(watching.stdout, changes), daemon=True).start()
+        try:
+            yield changes
+        finally:
+            watching.terminate()
+
+
+def _record(lines: Iterable[str], changes: list[tuple[float, bool]]) -> None:
+    for line in lines:
+        if not changes or changes[-1][1] != (line.strip() == "true"):
+            changes.append((time.time(), line.strip() == "true"))
+
+
+def assert_spent(run: Run, changes: Sequence[tuple[float, bool]]) -> None:
+    """It waited for its first start and after it was preempted, and was stopped by its user thereafter."""
+    # Deleted pods take with them when they were placed. After the object come errors and warnings.
+    read = json.JSONDecoder().raw_decode
+    found, _ = read(does(run, "goodput", "-o", "json", exit_code=1))
+    spent = {one["name"]: one["seconds"] for one in found["buckets"]}
+    assert [suspended for _, suspended in changes] == [True, False] * 3
+    times = [time for time, _ in changes]
+    waited, preempted, stopped = (times[index + 1] - times[index] for index in (0, 2, 4))
+    assert min(preempted, stopped) > 8
+    assert spent["queue"] == pytest.approx(waited + preempted, abs=3)
+    assert spent["drained"] == pytest.approx(stopped, abs=3)
+    assert found["overlapSeconds"] < 0.1
+    assert found["unknownSeconds"] < 3 * 3, "of three starts"
+    told, _ = read(does(run, "events", "-o", "json"))
+    assert [one["what"] for one in told["items"] if one["what"] in {"queued", "admitted"}] == ["queued", "admitted"] * 3
 
 
 @pytest.fixture

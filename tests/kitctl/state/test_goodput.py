@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from kitctl.state import goodput, history
 from kitctl.state.goodput import Goodput
-from kitctl.state.history import Attempt, JobHistory
+from kitctl.state.history import Attempt, JobHistory, QueueWait
 from kitjob import buckets, timeline
-from kitjob.record import replace
+from kitjob.record import replace as replaced
 from kitjob.timeline import AgentState, Clock, Event, Line, Row, Writer
 
 STEP = {"DATA": 0.1, "FORWARD": 0.4, "BACKWARD": 0.3, "UPDATING": 0.1, "SYNCING": 0.1}
@@ -181,7 +181,7 @@ def test_a_scripts_own_evaluation_is_no_step_of_the_librarys_and_others_wait_for
             *agent(node),
             Event(time=4.0, what="first step", round=1),
             row,
-            replace(row, time=24.0, steps=0, phases={second: 10.0}, busy=busy),
+            replaced(row, time=24.0, steps=0, phases={second: 10.0}, busy=busy),
         ]
 
     evaluates, waits = ranks(0, "EVALUATING", 10.0), ranks(1, "SCRIPT", 0.0)
@@ -267,7 +267,7 @@ def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str, told: str
         first = [Event(time=2.0, what="first step", round=1)] if phase == "SCRIPT" else []
         rows = [Row(time=3.0 + at, seconds=1.0, round=1, phases={phase: 1.0}, phase=phase) for at in range(38)]
         fault = Event(time=40.0, what="fault", round=1, cause=cause, since=since)
-        return [*agent(index, at=0.0), *first, *rows[:-1], replace(rows[-1], time=40.0), fault, *done(40.0, "fatal")]
+        return [*agent(index, at=0.0), *first, *rows[:-1], replaced(rows[-1], time=40.0), fault, *done(40.0, "fatal")]
 
     attempts = [Attempt(node=index, started=0.0, ended=40.0) for index in range(2)]
     nodes = [node(0, late, 19.9), node(1, f"the ranks of node 0 {told}", None)]
@@ -287,6 +287,69 @@ def test_a_suspended_job_is_drained_until_it_is_resumed() -> None:
     assert spent["drained"] == pytest.approx(30.0)
     assert "recovery" not in spent
     assert found.unknown_seconds == 0.0
+
+
+def test_waits_in_a_queue_are_those_before_the_start_and_between_two() -> None:
+    one = [*agent(at=20.0), Event(time=22.0, what="first step", round=1), *steps(22.0, 8)]
+    one += [AgentState(time=30.0, state="stop"), *done(31.0, "drained")]
+    two = [*agent(at=60.0), Event(time=62.0, what="first step", round=1), *steps(62.0, 8, first=80), *done(70.0)]
+    attempts = [Attempt(node=0, scheduled=51.0, started=60.0, ended=70.0)]  # the first pod is gone
+    waits = (QueueWait(since=0.0, until=15.0), QueueWait(since=29.0, until=50.0))
+    past = replace(job(one, two, attempts=attempts, end=70.0), waits=waits)
+    spent = seconds(goodput.account(past))
+    assert {name: spent[name] for name in ("queue", "placement", "image and code", "unknown")} == {
+        "queue": 15.0 + (50.0 - 31.0),  # preempted while its agent runs
+        "placement": 1.0,
+        "image and code": 9.0 + 2 * 0.5,  # which each agent has, too
+        "unknown": 5.0,  # from the first admission to the start of a pod that is gone
+    }
+    assert spent["drained"] == 1.0, "while its agent stops"
+    told = [(one.what, one.time) for one in history.events(past) if one.what in {"queued", "admitted"}]
+    assert told == [("queued", 0.0), ("admitted", 15.0), ("queued", 29.0), ("admitted", 50.0)]
+
+
+def test_a_job_that_waits_again_is_in_its_queue_until_now_and_then_for_a_place() -> None:
+    one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 8), *done(11.0, "drained")]
+    ran = Attempt(node=0, started=0.0, ended=11.0)
+    waiting = replace(job(one, attempts=[ran], end=40.0), ended=None, waits=(QueueWait(since=21.0),))
+    spent = seconds(goodput.account(waiting))
+    assert (spent["drained"], spent["queue"]) == (10.0, 40.0 - 21.0)
+
+    admitted = replace(waiting, waits=(QueueWait(since=21.0, until=30.0),))
+    spent = seconds(goodput.account(replace(admitted, attempts=(ran, Attempt(node=0, scheduled=32.0)))))
+    assert (spent["queue"], spent["placement"], spent["image and code"]) == (9.0, 2.0, 8.0 + 0.5)
+
+
+lengths = st.integers(0, 30)
+
+
+@given(st.lists(st.tuples(lengths, lengths, lengths, lengths), min_size=1, max_size=4), lengths)
+@example([(0, 0, 0, 1), (30, 0, 0, 0)], 0)
+def test_a_job_that_is_preempted_again_and_again_has_each_second_once(
+    starts: list[tuple[int, int, int, int]], again: int
+) -> None:
+    """Each start waits for quota, for a place and for its image, and then takes steps; at last it waits again."""
+    at, logs, attempts, waits = 0.0, list[list[Line]](), list[Attempt](), list[QueueWait]()
+    for number, (queue, place, image, trained) in enumerate(starts):
+        admitted, scheduled = at + queue, at + queue + place
+        started = scheduled + image
+        first = started + 2.0  # as of an agent here
+        end = first + trained + 1.0
+        lines = [*agent(at=started), Event(time=first, what="first step", round=1), *steps(first, trained)]
+        logs.append([*lines, AgentState(time=end - 1.0, state="stop"), *done(end, "drained")])
+        attempts.append(Attempt(node=0, created=admitted, scheduled=scheduled, started=started, ended=end))
+        waits.append(QueueWait(since=max(at - 0.5, 0.0) if number else at, until=admitted))  # while it still drains
+        at = end
+    waits.append(QueueWait(since=at - 0.5))
+    past = job(*logs, attempts=attempts, end=at + again)
+    spent = seconds(found := goodput.account(replace(past, ended=None, waits=tuple(waits))))
+    assert spent.get("queue", 0.0) == sum(one[0] for one in starts) + again
+    assert spent.get("placement", 0.0) == sum(one[1] for one in starts)
+    assert spent["image and code"] == sum(one[2] for one in starts) + 0.5 * len(starts)
+    assert spent.get("training", 0.0) + spent.get("data wait", 0.0) + spent.get("repeated steps", 0.0) == pytest.approx(
+        sum(one[3] for one in starts)
+    )
+    assert (found.overlap_seconds, found.unknown_seconds) == pytest.approx((0.0, 0.0), abs=1e-6)
 
 
 def test_a_clock_that_is_wrong_is_corrected() -> None:
@@ -320,7 +383,7 @@ def test_a_clock_that_was_set_back_is_told_as_no_number_can_be_right(set_back: f
     two = [*agent(at=at), Event(time=at + 2, what="first step", round=2), *steps(at + 2, 40, number=2, first=300)]
     attempts = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=at, ended=at + 45)]
     known = job(one, [*two, *done(at + 42)], attempts=attempts, end=at + 45)
-    found = goodput.account(JobHistory(**{**_fields(known), "submitted": submitted}))
+    found = goodput.account(replace(known, submitted=submitted))
     assert found.clock_jump_seconds == pytest.approx(set_back, abs=120)
     assert not found.holds
 
@@ -332,7 +395,7 @@ def test_a_clock_that_was_set_forward_is_seen_by_the_end_of_the_job() -> None:
     found = goodput.account(job(one, [*two, *done(392.0)], attempts=[Attempt(node=0, started=0.0, ended=48.0)]))
     assert found.clock_jump_seconds == pytest.approx(292.0)
     assert not found.holds
-    drains = JobHistory(**{**_fields(job(one, two)), "result": "Cancelled"})
+    drains = replace(job(one, two), result="Cancelled")
     assert goodput.account(drains).clock_jump_seconds == 0.0, "with a grace period of minutes"
     ahead = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=350.0)]
     assert goodput.account(job(one, attempts=ahead)).clock_jump_seconds == pytest.approx(250.0)
@@ -413,29 +476,25 @@ attempts_of_any_kind = st.lists(
 )
 
 
-queues = st.fixed_dictionaries({"queued": st.booleans(), "admitted": st.none() | times})
+waits_of_any_kind = st.lists(st.builds(QueueWait, since=times, until=st.none() | times), max_size=3).map(tuple)
 
 
 TINY = Row(time=2.0, seconds=1.5, phases={"BACKWARD": 5e-324})  # a product with it is rounded to a multiple of it
 
 
-@given(st.lists(writer_logs, max_size=5), attempts_of_any_kind, queues)
-@example([[Writer(node=0, id="0", time=0.0), AgentState(time=0.0, state="ranks"), TINY]], [], {"queued": False})
+@given(st.lists(writer_logs, max_size=5), attempts_of_any_kind, waits_of_any_kind)
+@example([[Writer(node=0, id="0", time=0.0), AgentState(time=0.0, state="ranks"), TINY]], [], ())
 def test_whatever_the_history_the_buckets_add_up(
-    logs: list[list[Line]], attempts: list[Attempt], queue: dict[str, Any]
+    logs: list[list[Line]], attempts: list[Attempt], waits: tuple[QueueWait, ...]
 ) -> None:
     known = job(*logs, attempts=attempts, nodes=3, end=150.0)
-    found = goodput.account(JobHistory(**{**_fields(known), **queue}))
+    found = goodput.account(replace(known, waits=waits))
     assert all(one.seconds >= 0 and part.seconds >= 0 for one in found.buckets for part in one.parts)
     assert found.unknown_seconds >= -1e-6
     total = sum(one.seconds for one in found.buckets) + found.unknown_seconds
     assert total == pytest.approx(found.node_seconds, abs=1e-6)
     assert 0 <= found.goodput <= found.ettr <= 1 + 1e-9
     assert history.events(known)
-
-
-def _fields(known: JobHistory) -> dict[str, Any]:
-    return {name: getattr(known, name) for name in known.__struct_fields__}
 
 
 def test_the_time_of_a_spare_is_its_own_until_it_replaces_a_node() -> None:

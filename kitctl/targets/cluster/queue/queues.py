@@ -13,9 +13,10 @@ from typing import Final
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, KitError, TargetError
 from kitctl.state.facts import QueuePosition
+from kitctl.state.history import QueueWait
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
-from kitctl.targets.cluster.queue import kueue
+from kitctl.targets.cluster.queue import admissions, kueue
 from kitctl.targets.cluster.read.existing import POLL_SECONDS, wait_deleted
 
 WORKLOAD_SECONDS: Final = 10.0  # for Kueue to make one
@@ -50,6 +51,20 @@ def all_workloads(api: Api, namespace: str | None) -> list[Object]:
     with suppress(KitError):
         return api.select_once("Workload", namespace)
     return []
+
+
+def waits(api: Api, job: Object) -> tuple[QueueWait, ...]:
+    """When a job waited in its queue, as far as this user may read; empty: it is in none."""
+    if not kueue.queue_of(job):
+        return ()
+    workloads: list[Object] = []
+    events: list[Object] = []
+    with suppress(KitError):
+        workloads += _select(job, api.select_once)
+        for one in workloads:
+            about = f"involvedObject.kind=Workload,involvedObject.name={one['metadata']['name']}"
+            events += api.select("Event", job["metadata"]["namespace"], fieldSelector=about)
+    return admissions.waits(job, workloads, events)
 
 
 def workload(api: Api, job: Object) -> Object:

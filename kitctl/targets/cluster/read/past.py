@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from kitctl.kinds import of_object
-from kitctl.state.history import Attempt, JobHistory
+from kitctl.state.history import Attempt, JobHistory, QueueWait
 from kitctl.targets.cluster.read import job_facts
 from kitctl.targets.cluster.read.job_facts import unix_seconds
 
@@ -14,7 +14,7 @@ Object: TypeAlias = dict[str, Any]
 
 
 def history(
-    job: Object, pods: Sequence[Object], lines: bytes, *, run: str, queued: bool, workload: Object | None, now: float
+    job: Object, pods: Sequence[Object], lines: bytes, *, run: str, waits: tuple[QueueWait, ...], now: float
 ) -> JobHistory:
     """What a job's objects say of its past.
 
@@ -23,8 +23,7 @@ def history(
         pods: those that still exist.
         lines: what its agents have written.
         run: id of its run; empty: unknown.
-        queued: whether it is in a queue.
-        workload: its Workload, if it has one.
+        waits: in its queue.
         now: in Unix seconds.
     """
     kind = of_object(job)
@@ -38,8 +37,7 @@ def history(
         ended=ended,
         result=result or "",
         run=run,
-        queued=queued,
-        admitted=_condition(workload or {}, "Admitted"),
+        waits=waits,
         attempts=tuple(sorted(filter(None, map(_attempt, pods)), key=lambda one: (one.node, one.created or 0.0))),
         lines=lines,
     )
