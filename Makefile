@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory mirror virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery cluster-recovery-spare
+BENCHES := start loop step hooks snapshot planning model-file memory mirror copies virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery cluster-recovery-spare
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -129,6 +129,7 @@ bench-planning: setup ## Who writes which part of a snapshot: planned by rank 0 
 bench-model-file: setup ## The model file of a sharded run: written by rank 0 and by each of 256 simulated ranks
 bench-memory: setup ## Memory that snapshots, restores and model files need, with 2 GB of state
 bench-mirror: setup ## What uploading snapshots to a mirror costs a step, with a real S3 server on this machine
+bench-copies: setup ## What copies of snapshots on other nodes cost a step, and how long a snapshot stalls training
 bench-virtual: setup ## Overhead of bitwise equal loss curves on any number of ranks
 bench-nodes: setup ## Digits on 1, 2 and 3 nodes: accuracy and seconds
 bench-status: setup ## kitctl status compared with kubectl get and torchx status, on the test cluster

@@ -26,6 +26,7 @@ PAIRS: Final = 20
 WARM_UP: Final = 2  # pairs that are not counted
 BUCKET: Final = "snapshots"
 POLL_SECONDS: Final = 0.005
+UPLOADER: Final = "kittrain.rank.snapshots.mirror"
 # The server is not a part of the job: what it takes is what nobody else wants.
 BESIDE: Final = ("sh", "-c", 'echo 19 > /proc/self/autogroup; exec nice -n 19 "$@"', "sh")
 
@@ -99,8 +100,8 @@ def _measure(folder: Path, mirror: dict[str, str]) -> list[float]:
 def _alternate(agent: subprocess.Popen[bytes], times: Path) -> bool:
     """Let the process that uploads work in every other block; returns whether the job has taken all steps."""
     uploader = 0
-    for taken in _steps_taken(agent, times):
-        uploader = uploader or _uploader(agent.pid)
+    for taken in steps_taken(agent, times):
+        uploader = uploader or helper_of(agent.pid, UPLOADER)
         if taken > 2 * PAIRS * BLOCK:
             return True
         if uploader:
@@ -108,7 +109,7 @@ def _alternate(agent: subprocess.Popen[bytes], times: Path) -> bool:
     return False
 
 
-def _steps_taken(agent: subprocess.Popen[bytes], times: Path) -> Iterator[int]:
+def steps_taken(agent: subprocess.Popen[bytes], times: Path) -> Iterator[int]:
     """The number of steps, whenever it has grown, until the job ends."""
     last = 0
     while agent.poll() is None:
@@ -118,9 +119,10 @@ def _steps_taken(agent: subprocess.Popen[bytes], times: Path) -> Iterator[int]:
         time.sleep(POLL_SECONDS)
 
 
-def _uploader(agent: int) -> int:
+def helper_of(agent: int, module: str) -> int:
+    """The process of a module that an agent runs next to it; 0: there is none yet."""
     children = Path(f"/proc/{agent}/task/{agent}/children").read_text(encoding="utf-8").split()
-    found = [int(pid) for pid in children if "kittrain.rank.snapshots.mirror" in _command(pid)]
+    found = [int(pid) for pid in children if module in _command(pid)]
     return found[0] if found else 0
 
 
