@@ -55,6 +55,13 @@ SCHEDULING: Final = Family(
             "create it, or name one that is there: --claim",
         ),
         Rule(
+            r"SchedulingGated: ",
+            "",
+            "nothing: it starts by itself, and the others do not wait for it; kitctl scale takes it back",
+            seen="SchedulingGated: Scheduling is blocked due to non-empty scheduling gates",
+            means="a node that was added to a job in a queue waits for quota",
+        ),
+        Rule(
             r"Insufficient ([\w./-]*\w)",
             "no machine has enough free {0}",
             "ask for less, wait until other jobs end, or add machines: kubectl describe nodes shows what is free",

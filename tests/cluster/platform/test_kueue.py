@@ -257,6 +257,27 @@ def test_an_admitted_job_grows_and_shrinks_with_its_quota(namespace: str, make_q
         does(run, "restart")
 
 
+@pytest.mark.long
+def test_a_job_takes_the_quota_that_another_one_frees(namespace: str, make_queue: MakeQueue) -> None:
+    make_queue(3)
+    others = [Run(namespace=namespace, name=name, kind="IndexedJob") for name in ("first", "second")]
+    for other in others:
+        submit(other, epochs=LONG, nodes="1")
+        until(partial(has_trained, other))
+    run = Run(namespace=namespace, name="run", kind="IndexedJob")
+    submit(run, epochs=LONG, nodes="1:3")
+    until_status("run", namespace, partial(has_ranks, 1))
+    does(run, "scale", "--nodes", "3")
+    until(lambda: "it starts by itself, and the others do not wait for it" in does(run, "why"))
+    does(others[0], "cancel")
+    before = run.step()
+    until(lambda: run.step() > before + 20)
+    assert (status("run", namespace)["worldSize"], run.generation()) == (1, 1), "of two nodes none starts alone"
+    does(others[1], "cancel")
+    until_status("run", namespace, partial(has_ranks, 3))
+    until(partial(uses, namespace, 3))
+
+
 def has_ranks(count: int, state: Object) -> bool:
     return bool(state["worldSize"] == count)
 
