@@ -18,8 +18,10 @@ import pytest
 import torch
 
 from kitctl.targets.local import memory_folders
+from kittrain.rank.snapshots.mirror.fetching import fetch
+from kittrain.rank.snapshots.mirror.store import Store
 from kittrain.rank.world.order import Order
-from tests.exact import assert_each_sample_counts_once, undisturbed
+from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, committed, undisturbed
 from tests.s3 import serving
 from tests.s3_proxy import Fault, Proxy, Seen, in_front_of
 
@@ -45,6 +47,12 @@ IN_MEMORY = ("--set", "snapshots.storage=memory", "--set", f"snapshots.mirror={U
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
 APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=perNode")
 
+SHAPES = {
+    "spare": ("--nodes", "2+1"),
+    "elastic": ("--nodes", "2:4", "--set", "policy.growEvery=2s"),
+    "live": ("--nodes", "3", "--set", "policy.survivors=live"),
+}
+
 
 def lose(kit: Kit, name: str, node: int) -> None:
     """All processes of a node die at once, and its folder is gone."""
@@ -58,6 +66,11 @@ def copied(after: int, job: dict[str, Any]) -> bool:
     """Whether all nodes train, and a snapshot after that step is on two of them."""
     copies = job["copies"] or {}
     return bool(job["phase"] == "Running" and (copies.get("copied_step") or copies.get("copiedStep") or 0) > after)
+
+
+def guarded(after: int, nodes: int, job: dict[str, Any]) -> bool:
+    """The same, and so many nodes are there, with spares."""
+    return copied(after, job) and job["readyNodes"] + len(job["spares"]) == nodes
 
 
 def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit) -> None:
@@ -77,6 +90,49 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
     model = next(kit.snapshots("apart").glob("node-*/model.pt"))
     ours, theirs = (torch.load(at, weights_only=True) for at in (model, alone / "model.pt"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.parametrize("storage", ["perNode", "memory"])
+@pytest.mark.parametrize("shape", list(SHAPES))
+def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, shape: str
+) -> None:
+    """Node 0 is lost, then another one that trains; a spare, fewer nodes, or ranks that live on have the state."""
+    records, epochs, whole = kit.folder / "records", 2 * EPOCHS, kit.folder / "whole"
+    words = (*WORKLOAD[:2], str(epochs), *WORKLOAD[3:], "--step-time", "0.05", "--record", str(records))
+    options = ("--snapshot-every", "10", *SHAPES[shape], *(IN_MEMORY if storage == "memory" else APART[-2:]))
+    nodes = 4 if shape == "elastic" else 3
+    with behind_a_proxy(tmp_path / "s3", monkeypatch):
+        kit.run("submit", "--name", "job", *options, *words)
+        reached = 0
+        for last in (False, True):
+            job = kit.until("job", partial(guarded, reached + 20, nodes))
+            reached, trains = job["progress"]["step"], [one["index"] for one in job["nodes"] if one["ranks"]]
+            lost = trains[-1] if last else trains[0]
+            if storage == "perNode":
+                lose(kit, "job", lost)
+            else:
+                os.killpg(kit.agent("job", lost), signal.SIGKILL)
+        kit.run("wait", "job")
+        log = kit.run("logs", "job")
+        if storage == "memory":
+            assert "comes from" not in log, "the other nodes had it"
+            assert fetch(Store(URL), whole, run="", resume=True, log=print)
+            kit.run("snapshots", "export", URL, "-o", str(whole / "model.pt"))
+            assert f"proved: {epochs} epochs" in kit.run("audit", URL)
+        else:
+            assert f"proved: {epochs} epochs" in kit.run("audit", "job")
+            (model,) = kit.snapshots("job").glob("node-*/model.pt")
+            whole = model.parent
+    assert len({entry.generation for entry in committed(whole)}) > 2, "the losses left no trace in the history"
+    if shape == "live":  # a killed rank has not recorded its last step, which the others have finished
+        assert log.count(", in the memory of the ranks that are left, ") == 2, "no snapshot is read"
+        alone = undisturbed([*WORKLOAD[:2], str(epochs), *WORKLOAD[3:]], kit.folder, ranks=3)
+        assert_ends_as_undisturbed(whole, records, alone)
+    else:
+        assert_each_sample_counts_once(whole, records, ORDER, epochs=epochs)
 
 
 @pytest.mark.wide

@@ -27,9 +27,19 @@ def copied(after: int, state: State) -> bool:
 
 
 @pytest.mark.wide
-def test_pods_are_deleted_with_their_volumes_and_each_sample_counts_once(namespace: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "IndexedJob",
+        pytest.param("JobSet", marks=pytest.mark.controllers),
+        pytest.param("TrainJob", marks=(pytest.mark.controllers, pytest.mark.long)),
+    ],
+)
+def test_pods_are_deleted_with_their_volumes_and_each_sample_counts_once(
+    namespace: str, tmp_path: Path, kind: str
+) -> None:
     where = ("--nodes", "3", "--set", "snapshots.storage=perNode", "--set", "snapshots.size=1Gi")
-    run = submit_toy(namespace, "IndexedJob", *where, "--snapshot-every", "10", epochs=EPOCHS)
+    run = submit_toy(namespace, kind, *where, "--snapshot-every", "10", epochs=EPOCHS)
     reached = 0
     for index in (1, 0):
         before = until_status("run", namespace, partial(copied, reached + 20))
