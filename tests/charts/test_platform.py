@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from kitctl.base import names
 from kitctl.kinds import KINDS, train_job
@@ -148,6 +152,35 @@ def test_the_monitoring_is_that_of_the_files() -> None:
     dashboard = json.loads((PLATFORM / "files" / "dashboard.json").read_text())
     assert json.loads(found["ConfigMap"]["data"]["kitctl-training.json"]) == dashboard
     assert found["ConfigMap"]["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_the_dashboard_is_what_grafanas_own_schema_says() -> None:
+    register_default_plugins()
+    ours = json.loads((PLATFORM / "files" / "dashboard.json").read_text())
+    theirs = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(ours)))
+    assert {one["type"] for one in ours["panels"]} == {"timeseries"}, "whose options are checked, too"
+    assert [*differences(ours, theirs)] == []
+
+
+def differences(ours: Any, theirs: Any, at: str = "") -> Iterator[str]:
+    """Where a dashboard is not the same once it was read and written by its schema, but for values that it adds.
+
+    A part that it adds is one that Grafana asks for, and would otherwise lay out in its own way, or not show.
+    """
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        yield from (f"{at}.{key} is unknown" for key in ours.keys() - theirs.keys())
+        yield from (
+            f"{at}.{key} is missing"
+            for key in theirs.keys() - ours.keys()
+            if isinstance(theirs[key], dict) and theirs[key]
+        )
+        for key in ours.keys() & theirs.keys():
+            yield from differences(ours[key], theirs[key], f"{at}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, pair in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(*pair, f"{at}[{index}]")
+    elif ours != theirs:
+        yield f"{at} is {ours!r}, and not {theirs!r}"
 
 
 def test_there_is_no_monitoring_unless_asked() -> None:
