@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,3 +80,16 @@ def assert_opens_in_perfetto(trace: dict[str, Any]) -> None:
             assert event["ts"] >= 0
             assert event["dur"] >= 0
             assert {"pid", "tid"} <= event.keys()
+    assert_nests([event for event in trace["traceEvents"] if event["ph"] == "X"])
+
+
+def assert_nests(events: Sequence[dict[str, Any]]) -> None:
+    """Perfetto drops a range of a thread that begins in another one and ends after it."""
+    open_ranges: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
+    for event in sorted(events, key=lambda one: (one["ts"], -one["dur"])):
+        outer = open_ranges[event["pid"], event["tid"]]
+        while outer and outer[-1]["ts"] + outer[-1]["dur"] <= event["ts"]:
+            outer.pop()
+        if outer:
+            assert event["ts"] + event["dur"] <= outer[-1]["ts"] + outer[-1]["dur"], (event, outer[-1])
+        outer.append(event)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import time
 from contextlib import suppress
@@ -18,6 +17,7 @@ from typing import Final
 from kittrain.agent.fault_injection import agent_here, rank_of
 from kittrain.agent.hooks.profiling import SIGNAL, error_file, request_file, trace_file
 from kittrain.agent.inside.stacks import stack_file, stopped
+from kittrain.agent.inside.trace import calls, nested
 from kittrain.agent.processes.stack_file import catches
 
 POLL: Final = 0.1  # seconds
@@ -46,7 +46,9 @@ def main() -> None:
         os.kill(pid, SIGNAL)
         trace = await_trace(pid, heartbeat, args.timeout)
         with trace.open("rb") as read:
-            shutil.copyfileobj(read, sys.stdout.buffer)
+            around = calls(read)
+            read.seek(0)
+            sys.stdout.buffer.writelines(nested(read, around))
     finally:
         for one in (request_file(heartbeat), trace_file(heartbeat), error_file(heartbeat)):
             one.unlink(missing_ok=True)
