@@ -47,6 +47,14 @@ def test_a_group_of_other_processes_is_unchanged_with_a_warning() -> None:
     assert "rank 0 is not this process's RANK, which is 1" in remark
 
 
+def test_a_group_of_more_ranks_than_there_are_is_warned_of() -> None:
+    given = {"backend": "gloo", "rank": 1, "world_size": 8}
+    found, remark = adapted(given, RANK)
+    assert found == given
+    assert "waits for a group that is not this job's: world_size 8 is not this process's WORLD_SIZE" in remark
+    assert adapted(given | {"world_size": 4}, RANK)[1] == ""
+
+
 @pytest.mark.parametrize("backend", ["mpi", "MPI", "cpu:mpi,cuda:nccl"])
 def test_mpi_is_an_error_with_a_fix(backend: str) -> None:
     with pytest.raises(RuntimeError, match=r"kitctl starts the ranks, not mpirun.*gloo"):

@@ -84,6 +84,31 @@ def test_a_rank_that_leaves_early_uses_up_the_restarts(
         assert len(causes) >= 2
 
 
+# A script that prepares on rank 0 for longer than the others wait.
+LATE = """
+import datetime, time
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=1))
+if dist.get_rank() == 0:
+    time.sleep(30)
+dist.barrier()
+"""
+
+
+@pytest.mark.slow
+def test_a_time_out_at_one_place_without_a_step_uses_up_the_restarts(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(LATE)
+    job = Nodes(tmp_path, str(tmp_path / "train.py"), nodes="2", PET_MAX_RESTARTS="1")
+    with job:
+        job.start(0, 1)
+        assert [job.wait(index) for index in range(2)] == [78] * 2
+        end = job.end(1)
+        assert re.search(
+            r"rank 1 lost its peers \(.*\) 3 times there without a step, no restart left of 1", end["reason"]
+        )
+        assert job.report()["restarts"] == 2, "the first time-out is not charged: a rank may have been slow"
+
+
 # The ranks' last collectives: small tensors, with which gloo may end on one rank and not on another.
 DIFFERENT = """
 import os, datetime

@@ -53,8 +53,6 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
         if changed := set_by_script(given, environ, started):
             os.environ.update(started)
             remark = f"init_process_group meets at this job's own address, and not at the script's {changed}"
-        if not remark and given.get("store") is None and "RANK" in environ and (what := other_group(given, environ)):
-            remark = f"init_process_group waits for a group that is not this job's: {what}"
         if remark and environ.get("RANK") == "0":
             sys.stderr.write(f"note: {remark}\n")
         return initialize(**given)
@@ -75,8 +73,11 @@ def adapted(given: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[
         raise RuntimeError(NO_MPI)
     method = given.get("init_method")
     address = urlsplit(method) if isinstance(method, str) else None
-    if address is None or address.scheme not in FIXED or given.get("store") is not None or "RANK" not in environ:
+    if given.get("store") is not None or "RANK" not in environ:
         return {**given}, ""
+    if address is None or address.scheme not in FIXED:
+        what = other_group(given, environ)
+        return {**given}, f"init_process_group waits for a group that is not this job's: {what}" if what else ""
     query = {name: values[0] for name, values in parse_qs(address.query).items()}
     if what := other_group({**given, **query}, environ):
         return {**given}, f"init_process_group uses {method} as it is, since {what}: after a restart it may hang"
