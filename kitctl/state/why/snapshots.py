@@ -46,7 +46,7 @@ SNAPSHOTS: Final = Family(
             "start over: --from-scratch; with snapshots.mirror the next job goes on from a bucket when that happens",
         ),
         Rule(
-            r"training has ended, and this node stays for up to .* lost: ",
+            r"this node stays for up to .* as what it trained would be lost: ",
             "",
             "let the bucket take what is in memory: then the job ends by itself, and kitctl cancel ends it without. "
             "What to mend is in the message; keys of a pod's environment cannot be changed while it runs",
