@@ -53,6 +53,14 @@ class Cause:
 # Exception types are torch's; texts are those of Python, gloo, NCCL, CUDA, TCPStore and the kernel.
 CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
+        r"^hang: .* although all ranks of this job are there: it is told of others",
+        "hang",
+        fix="leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does",
+        deterministic=True,
+        seen="hang: ranks 0-1 have been in init_process_group for 900 s, at train.py:2, although all ranks of this job "
+        "are there: it is told of others",
+    ),
+    Cause(
         r"^hang: ",
         "hang",
         seen="hang: rank 2 (node 1) has been in the forward pass of step 30 for 30 s, at train.py:12",

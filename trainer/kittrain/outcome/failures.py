@@ -80,19 +80,19 @@ def is_hopeless(failure: Failure, before: Failure | None) -> bool:
     """
     if failure.cause.permanent:
         return True
-    again = before is not None and (before.error, before.traceback) == (failure.error, failure.traceback)
-    return again and failure.cause.deterministic
+    return before is not None and failure.cause.deterministic and _is_same(failure, before)
 
 
 def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
-    """Whether a rank timed out where it did in the round before: the others are there, and do not come.
+    """Whether a rank timed out where it did in the round before: the others are there, and do not come."""
+    timed_out = failure.kind == "peer" and TIMED_OUT.search(failure.error)
+    return before is not None and bool(timed_out) and _is_same(failure, before)
 
-    The error has the time-out and, of some backends, an address, which differ.
-    """
-    if before is None or failure.kind != "peer" or not TIMED_OUT.search(failure.error):
-        return False
-    same = [(re.sub(r"\d+", "", one.error), one.traceback) for one in (failure, before)]
-    return same[0] == same[1]
+
+def _is_same(failure: Failure, before: Failure) -> bool:
+    """Whether two failures are the same, but for times and addresses in their errors."""
+    one, other = ((re.sub(r"\d+", "", one.error), one.traceback) for one in (failure, before))
+    return one == other
 
 
 def lacks_file(failure: Failure, sent: Path) -> bool:

@@ -42,7 +42,7 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
         after = f", after {budget.storage} such failures without a new snapshot"
         return Ending(outcome="retryable", reason=what if restart else f"{what}{after}", failure=cause)
     if cause.kind == "hang":
-        return _hung(cause, restart=restart, budget=budget)
+        return _hung(cause, restart=restart, budget=budget, hopeless=hopeless)
     what = f"rank {cause.rank} " + (cause.brief if cause.kind == "left" else f"failed ({cause.brief})")
     if restart:
         return Ending(
@@ -52,11 +52,11 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
     return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
 
 
-def _hung(cause: Failure, *, restart: bool, budget: Budget) -> Ending:
+def _hung(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool) -> Ending:
     """The first hang at a step is not charged: the rank may only have been slow."""
     again = f"again at this step, restart {budget.repeated} of {budget.max_restarts}"
     if restart:
         what = again if budget.repeated else "started again"
         return Ending(outcome="retryable", reason=f"{cause.error}; {what}", failure=cause)
-    why = f"no restart left of {budget.max_restarts} at this step"
+    why = "which no restart can fix" if hopeless else f"no restart left of {budget.max_restarts} at this step"
     return Ending(outcome="fatal", reason=f"{cause.error}; {why}", failure=cause)
