@@ -210,6 +210,9 @@ def test_the_record_of_a_scripts_round(exit_code: int, error: str, kept: str) ->
     assert script_round(cause, steps=0, loaded=5) is None
 
 
+OF_OTHERS = "although all ranks of this job are there: it is told of others"
+
+
 @pytest.mark.parametrize(
     ("error", "once", "twice"),
     [
@@ -220,12 +223,7 @@ def test_the_record_of_a_scripts_round(exit_code: int, error: str, kept: str) ->
         ("AttributeError: module 'torch' has no attribute 'lod'", False, True),
         ("TypeError: train() got an unexpected keyword argument 'lr'", False, True),
         ("AttributeError: 'NoneType' object has no attribute 'x'", False, False),
-        (
-            "hang: ranks 0-1 have been in init_process_group for 900 s, at a.py:2, although all ranks of this job are "
-            "there: it is told of others",
-            False,
-            True,
-        ),
+        (f"hang: ranks 0-1 have been in init_process_group for 900 s, at a.py:2, {OF_OTHERS}", False, True),
         ("ValueError: no", False, False),
         ("killed by SIGKILL", False, False),
     ],
