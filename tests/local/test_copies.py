@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 EPOCHS, SAMPLES, BATCH = 4, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
 WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size {BATCH} --seed 3".split()
+LONGER = [*WORKLOAD[:2], str(2 * EPOCHS), *WORKLOAD[3:]]  # time for more commands while it trains
 FAILED, INVALID = 100, 2
 PLAIN = """
 import torch
@@ -251,6 +252,11 @@ def behind_a_proxy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pr
         yield proxy
 
 
+def holds_on(job: dict[str, Any]) -> bool:
+    """Whether training has ended, and one node has not."""
+    return "training has ended, and this node stays" in job["reason"]
+
+
 def denies(seen: Seen) -> Fault | None:
     """No right to write."""
     return Fault(status=403, replayed=DENIED) if seen.method in {"PUT", "POST"} else None
@@ -261,7 +267,7 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        words = (*WORKLOAD, "--step-time", "0.05")
+        words = (*LONGER, "--step-time", "0.05")
         kit.run("submit", "--name", "held", "--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *words)
         kit.until("held", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
@@ -270,15 +276,45 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
             refused = kit.run(verb, "held", exit_code=INVALID)
             assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
         os.killpg(kit.agent("held", 0), signal.SIGKILL)  # what replaces it has never seen the bucket take anything
-        job = kit.until("held", lambda job: "training has ended, and this node stays" in job["reason"])
+        job = kit.until("held", holds_on)
         assert job["mirror"]["step"], "what it has is told, although the new node may not write it"
         assert (job["phase"], job["restarts"]) == ("Running", 1)
         assert "let the bucket take what is in memory" in kit.run("why", "held")
         assert "training has ended, and this node stays" in kit.run("events", "held")
         proxy.rule = lambda _: None
         kit.run("wait", "held")
-        assert kit.status("held")["mirror"]["step"] == EPOCHS * ORDER.steps_per_epoch
-        assert f"proved: {EPOCHS} epochs" in kit.run("audit", URL)
+        assert kit.status("held")["mirror"]["step"] == 2 * EPOCHS * ORDER.steps_per_epoch
+        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_the_node_that_holds_on_is_lost_or_cancelled_and_nobody_waits_for_it(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
+        kit.run("submit", "--name", "alone", "--set", "policy.gracePeriod=15s", *words)
+        kit.until("alone", lambda job: copied(20, job) and job["mirror"]["step"])
+        proxy.rule = denies
+        kit.until("alone", holds_on)
+        os.killpg(kit.agent("alone", 0), signal.SIGKILL)
+        kit.run("wait", "alone", exit_code=FAILED)
+        step = kit.status("alone")["mirror"]["step"]
+        why = kit.run("why", "alone")
+        assert f"{URL} did not take it: its newest snapshot is of step {step}" in why
+        assert f"kitctl restart alone continues from step {step}, which is in {URL}" in why
+        proxy.rule = lambda _: None
+        kit.run("restart", "alone")
+        kit.until("alone", lambda job: (job["mirror"]["step"] or 0) > step and job["phase"] == "Running")
+        proxy.rule = denies
+        kit.until("alone", holds_on)
+        kit.run("cancel", "alone")
+        assert kit.status("alone")["phase"] == "Cancelled"
+        proxy.rule = lambda _: None
+        kit.run("restart", "alone")
+        kit.run("wait", "alone")
+        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
 
 
 @pytest.mark.wide

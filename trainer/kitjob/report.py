@@ -224,6 +224,8 @@ class Report(Record):
     """When it formed."""
     forming: bool = False
     """Whether it has ended, and the next one is forming."""
+    ended: bool = False
+    """Whether all its ranks have succeeded, so that no node waits for another any more."""
     world_size: int = 0
     """Its ranks."""
     restarts: int = 0

@@ -28,7 +28,7 @@ from kittrain.agent.processes.zygote import Zygote, names_library
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.report.history import CLOSE_TIMEOUT, History
-from kittrain.agent.report.last_step import report_last_step
+from kittrain.agent.report.last_step import after_the_end, report_last_step
 from kittrain.agent.report.log_copy import LogCopy, open_log_copy
 from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.interruption import HOLD, InterruptionWatch, sources_of
@@ -166,7 +166,8 @@ def _run(
         enter_workdir(node, partial(log, node.node_index))
         share_outputs(node, partial(log, node.node_index))
         watch = _interruption_watch(node, drain)
-        if ending := _check(node, command) or _hold(node, drain, watch):
+        ended = after_the_end(node, partial(log, node.node_index))
+        if ending := ended or _check(node, command) or _hold(node, drain, watch):
             return ending
         with drain.interruptible():
             node = replace(node, packages=required_packages(node, partial(log, node.node_index)))

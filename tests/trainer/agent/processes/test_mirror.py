@@ -129,7 +129,7 @@ def test_what_does_not_get_there_in_time_is_told(tmp_path: Path, monkeypatch: py
     one = MirrorProcess(node(folder), tmp_path, said.append)
     one.lead(leads=True)
     runs.run(folder, 1)
-    one.finish(0.1)
+    one.finish(lambda: 0.1)
     assert len(said) == 1
     assert "does not have everything: it has no snapshot; " in said[0]
 

@@ -114,29 +114,31 @@ class MirrorProcess:
         code = process.poll() if process else None
         return found if found.warning or not code else replace(found, warning=f"its process has ended with {code}")
 
-    def finish(self, timeout: float | None = None, on_hold: Log = lambda _: None) -> None:
+    def finish(self, left: Callable[[], float | None] = lambda: None, on_hold: Log = lambda _: None) -> None:
         """Upload what is left, as far as the time allows; the log says what is not.
 
         Where nothing else has it, an upload that fails is tried again as long as there is time.
 
         Args:
-            timeout: seconds; None: as long as it is worth while.
+            left: seconds until this node has to end; None: as long as it is worth while. It may change.
             on_hold: told why the end waits, if it does.
         """
         self._finishing = True
         report = self.report
         if self._process is None or report is None:
             return
-        began = time.monotonic()
+        began, until = time.monotonic(), None
         self._end_input()
-        while time.monotonic() < began + (self._patience() if timeout is None else timeout):
+        while time.monotonic() < (until or began + self._patience()):
+            if until is None and (seconds_left := left()) is not None:
+                until = time.monotonic() + seconds_left
             with suppress(subprocess.TimeoutExpired):
                 if self._process.wait(POLL) in {0, REFUSED} or self._only_copy is None:
                     break
                 time.sleep(1.0)
                 self._begin()
                 self._end_input()
-            if timeout is None:
+            if until is None:
                 self._hold(self.report or report, on_hold)
         if self._process.poll() != 0:
             self._tell(self.report or report)
@@ -158,8 +160,10 @@ class MirrorProcess:
         """Say, once, that the end waits for a store that does not take what nothing else has."""
         if self._only_copy is None or self.holding or not report.warning:
             return
-        stays = f"this node stays for up to {self._only_copy} s, as what it trained would be lost"
-        self.holding = f"training has ended, and {stays}: {report.warning}"
+        self.holding = (
+            f"training has ended, and this node stays for up to {self._only_copy} s, as what it trained would be lost: "
+            f"{report.warning}"
+        )
         self._log(f"warning: {self.holding}")
         on_hold(self.holding)
 

@@ -122,7 +122,7 @@ class Reporter:
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
         self._report: Report | None = None  # if this node has group rank 0
-        self._round_over = False
+        self._round_over = self._ended = False
         self._changed = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -321,6 +321,11 @@ class Reporter:
             self._not_finite = f"the parameters are not finite, as seen at step {ranks.not_finite}"
             self._log(f"warning: {self._not_finite}")
 
+    def succeeded(self, *, ended: bool) -> None:
+        """All ranks have succeeded, and the nodes end; or they have, and it was of no use."""
+        self._ended = ended
+        self._changed.set()
+
     def stop(self) -> None:
         """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
         self._stopping = True
@@ -381,6 +386,7 @@ class Reporter:
         slow, failures, still = self._timings.get("slow", {}), tuple(self._failures.known), self.standstill
         return {
             "busy": slowest,
+            "ended": self._ended,
             "slow": dict(slow),
             "spares": tuple(self.spares),
             "standstill": Standstill(since=round(still[0], 1), what=still[1]) if still else None,

@@ -112,8 +112,10 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
+            self._reporter.succeeded(ended=ending.outcome == "done")
             self._finish_mirror(gather=ending.outcome != "retryable")
             ending = self._with_what_is_lost(ending)
+            self._reporter.succeeded(ended=ending.outcome == "done")
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
@@ -141,8 +143,7 @@ class Supervisor:
             return
         if self._copies and gather:
             self._copies.settle(self._left() / 2 if self._drain.requested else FINISH)
-        left = self._left() if self._drain.requested else None
-        self._mirror.finish(left, self._reporter.history.held)
+        self._mirror.finish(lambda: self._left() if self._drain.requested else None, self._reporter.history.held)
 
     def _with_what_is_lost(self, ending: Ending) -> Ending:
         """A job that has trained, and has nothing of it, has failed."""
