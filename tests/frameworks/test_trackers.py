@@ -32,9 +32,12 @@ def test_a_killed_job_is_one_run_in_each_tracker(tmp_path: Path) -> None:
         assert "Changing param values" in kitctl("logs", "tracked")  # and it went on
     finally:
         kitctl("delete", "tracked")
-    assert tensorboard(tmp_path) == {**dict.fromkeys(range(1, 6), 0.0), **dict.fromkeys(range(6, STEPS + 1), 5.0)}
-    (run,), logged = mlflow(tmp_path)
-    assert run == "FINISHED"
+    once = {**dict.fromkeys(range(1, 6), 0.0), **dict.fromkeys(range(6, STEPS + 1), 5.0)}
+    assert tensorboard(tmp_path / "runs") == tensorboard(tmp_path / "lightning" / "lightning_logs") == once
+    runs, logged = mlflow(tmp_path)
+    assert {status for _, status in runs} == {"FINISHED"}
+    nested = Counter(name for name, _ in runs)
+    assert (nested["trial"], nested["warm-up"], len(runs)) == (2, 1, 4), "and the script's own run"
     assert logged.keys() == set(range(1, STEPS + 1))
     own, others = wandb_ids(tmp_path)
     assert sorted(own.values()) == [1, 2]  # the second run of the script, and the first one in both of its starts
@@ -44,19 +47,19 @@ def test_a_killed_job_is_one_run_in_each_tracker(tmp_path: Path) -> None:
 
 
 def tensorboard(folder: Path) -> dict[int, float]:
-    """Steps and their values as TensorBoard shows them."""
-    (logs,) = (folder / "runs").iterdir()
-    assert len([*logs.iterdir()]) == 2  # a file a start
+    """Steps and their values as TensorBoard shows them, of the only run in a folder."""
+    (logs,) = folder.iterdir()
+    assert len([*logs.glob("events.*")]) == 2  # a file a start
     shown = subprocess.run([INTERPRETER, "-c", SCALARS, logs], check=True, capture_output=True, text=True).stdout
     scalars = json.loads(shown)
     assert len(scalars) == STEPS
     return dict(scalars)
 
 
-def mlflow(folder: Path) -> tuple[list[str], Counter[int]]:
-    """The states of all runs, and how often each step was logged."""
+def mlflow(folder: Path) -> tuple[list[tuple[str, str]], Counter[int]]:
+    """Names and states of all runs, and how often each step was logged."""
     with sqlite3.connect(folder / "mlflow.db") as store:
-        runs = [status for (status,) in store.execute("select status from runs")]
+        runs = store.execute("select name, status from runs").fetchall()
         steps = Counter(step for (step,) in store.execute("select step from metrics where key = 'loss'"))
     return runs, steps
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import mlflow
 import torch
 import wandb
+from lightning.pytorch.loggers import TensorBoardLogger
 from torch.distributed import barrier, destroy_process_group, init_process_group
 from torch.utils.tensorboard import SummaryWriter
 
@@ -34,6 +35,14 @@ def main() -> None:
         mlflow.start_run()
         mlflow.log_params({"begin": begin, "lr": 0.1})
         writer = SummaryWriter()
+        for trial in range(2):
+            if not (folder / f"trial-{trial}").exists():  # a search that goes on where it was
+                with mlflow.start_run(run_name="trial", nested=True):
+                    mlflow.log_param("trial", trial)
+                (folder / f"trial-{trial}").touch()
+        with mlflow.start_run(run_name="warm-up", nested=True):
+            mlflow.log_param("begin", begin)
+        logger = TensorBoardLogger(folder / "lightning")
     for step in range(begin + 1, steps + 1):
         model(torch.ones(4, 2)).mean().backward()
         optimizer.step()
@@ -42,6 +51,8 @@ def main() -> None:
             mlflow.log_metric("loss", float(step), step=step)
             writer.add_scalar("loss", float(begin), step)
             writer.flush()
+            logger.log_metrics({"loss": float(begin)}, step)
+            logger.save()
             if step % 5 == 0:
                 torch.save({"step": step}, checkpoint)
             if step == 7 and begin == 0:

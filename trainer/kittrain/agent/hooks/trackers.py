@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,12 @@ from kittrain.system.imports import after_import
 
 FILE: Final = "trackers.json"
 WANDB_SET: Final = ("WANDB_RUN_ID", "WANDB_RESUME", "WANDB_SWEEP_ID")  # variables by which a user chooses the run
+LIGHTNING: Final = (
+    "lightning.pytorch.loggers.tensorboard",
+    "lightning.fabric.loggers.tensorboard",
+    "pytorch_lightning.loggers.tensorboard",
+)
+NEXT_VERSION: Final = "_get_next_version"
 PARENT: Final = "mlflow.parentRunId"  # the tag of a run within another one
 MARKED: Final = "kittrain_marked"  # of a writer of events
 CHANGED: Final = "Changing param values is not allowed"  # MLflow's words, of a parameter with another value
@@ -79,6 +86,8 @@ def watch(steps: Callable[[], int], environ: Mapping[str, str] = os.environ) -> 
     after_import("mlflow.tracking.client", lambda module: _watch_mlflow(module, record))
     for name in ("torch.utils.tensorboard.writer", "tensorboardX.writer"):
         after_import(name, lambda module: _watch_tensorboard(module, record, steps))
+    for name in LIGHTNING:
+        after_import(name, lambda module: _keep_version(module, record))
 
 
 def _watch_wandb(module: ModuleType, run: str) -> None:
@@ -142,17 +151,19 @@ def _watch_mlflow(module: ModuleType, record: Callable[[], Record]) -> None:
 
 def _one_mlflow_run(create: Callable[..., Any], record: Callable[[], Record], resumed: set[str]) -> Callable[..., Any]:
     """MLflow takes no id that it did not give: the ids of the first start's runs are recorded."""
-    begun = 0
+    begun = Counter[str]()
 
     @functools.wraps(create)
     def one_run(client: Any, experiment_id: str, *args: Any, **kwargs: Any) -> Any:
-        nonlocal begun
         tags = kwargs.get("tags") or {}
-        if PARENT in tags:
-            return create(client, experiment_id, *args, **kwargs)
-        begun += 1
         name = kwargs.get("run_name") or tags.get("mlflow.runName") or ""
-        key = f"{begun} {experiment_id} {name}"
+        parent = tags.get(PARENT, "")
+        if parent and (not name or record().of("mlflow", f"2 {experiment_id} {parent} {name}")):
+            # Trials, of which a script that resumes may leave out those that it has done.
+            return create(client, experiment_id, *args, **kwargs)
+        about = f"{experiment_id} {parent} {name}"
+        begun[about] += 1
+        key = f"{begun[about]} {about}"
         if (former := record().of("mlflow", key)) and (found := _former_run(client, former)):
             resumed.add(former)
             return found
@@ -237,6 +248,28 @@ def _keep_folder(writer: Any, record: Callable[[], Record]) -> None:
             record().put("folders", key, str(Path(self.get_logdir()).absolute()))
 
     writer.__init__ = same_folder
+
+
+def _keep_version(module: ModuleType, record: Callable[[], Record]) -> None:
+    """Lightning's logger numbers its folders, a new one for each start."""
+    logger: Any = getattr(module, "TensorBoardLogger", object)
+    following, begun = vars(logger).get(NEXT_VERSION), Counter[str]()
+    if following is None:
+        return
+
+    @functools.wraps(following)
+    def same_version(self: Any) -> Any:
+        version = following(self)
+        with suppress(Exception):
+            where = f"{Path(self.root_dir).absolute()} {self.name}"
+            begun[where] += 1
+            key = f"{begun[where]} {where}"
+            if isinstance(former := record().of("versions", key), int) and former < version:
+                return former
+            record().put("versions", key, version)
+        return version
+
+    setattr(logger, NEXT_VERSION, same_version)
 
 
 def _purge(files: Any, record: Callable[[], Record], steps: Callable[[], int]) -> None:
