@@ -37,7 +37,7 @@ def _joined(before: str, after: str) -> str:
     """What was around the cause."""
     if before.endswith("(") and after.startswith(")"):
         before, after = before[:-1], after[1:]
-    return f"{before.rstrip(' :')}{after}".strip(" ,;")
+    return f"{before.rstrip(' :')}{after}".strip(" ,;:")
 
 
 def unsaid(lines: Sequence[str], cause: str) -> Sequence[str]:

@@ -20,6 +20,7 @@ CUT = f"{'x' * 99}…"
         ("node 0: no torch (see (it))", "no torch (see (it))", "node 0"),
         ("node 0: the image lacks torch", "another cause", "node 0: the image lacks torch"),
         ("node 0: a very long one", "a very…one", "node 0: a very long one"),
+        ("2 ranks train alone: each has a model", "2 ranks train alone", "each has a model"),
         ("ranks wait", "", "ranks wait"),
         ("", "a cause", ""),
         ("", "", ""),
