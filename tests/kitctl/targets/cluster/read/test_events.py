@@ -1,0 +1,31 @@
+"""What the events of a pod's claims say while it has no machine."""
+
+from __future__ import annotations
+
+from kitctl.targets.cluster.read.events import stuck_pods
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
+from tests.kitctl.targets.cluster.read.test_conditions import UNBOUND
+
+VOLUMES = [{"emptyDir": {}}, {"persistentVolumeClaim": {"claimName": "data"}}]
+POD = {**UNBOUND, "metadata": {"name": "x-0", "namespace": "default"}, "spec": {"volumes": VOLUMES}}
+
+
+def said(server: ApiServer, name: str, message: str, time: str) -> None:
+    server.put("events", name, reason="ProvisioningFailed", message=message, lastTimestamp=time)
+
+
+def test_a_pod_without_a_volume_has_what_was_said_last_of_its_claim(server: ApiServer, kit: Kit) -> None:
+    said(server, "b", "no such class", "2026-01-01T00:00:09Z")
+    said(server, "a", "quota is used up", "2026-01-01T00:00:10Z")
+    said(server, "c", "waiting", "2026-01-01T00:00:08Z")
+    found = stuck_pods(kit.target().api, [POD])
+    assert found == {"x-0": "claim data has no volume: ProvisioningFailed: quota is used up"}
+    (asked,) = (one for one in server.requests if one.path.endswith("/events"))
+    assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=data"
+
+
+def test_a_claim_of_which_nothing_is_said_says_nothing(server: ApiServer, kit: Kit) -> None:
+    assert stuck_pods(kit.target().api, [POD]) == {"x-0": ""}
+    server.plan("GET .*/events$", answer=(403, {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}))
+    assert stuck_pods(kit.target().api, [POD]) == {}, "this user may not read events"
