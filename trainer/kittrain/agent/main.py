@@ -286,7 +286,7 @@ def _zygote(node: NodeEnv, command: list[str], supervision: Supervision | None, 
     """The process that ranks are forked from, until the stack is closed; in a pod it may then become the next agent."""
     if not node.warm_workers or sys.platform != "linux":
         return None
-    zygote = Zygote(supervision, library=names_library(command))
+    zygote = Zygote(supervision, library=names_library(command), ahead=node.procs_per_node)
     stack.callback(zygote.leave if supervision else zygote.close)
     return zygote
 

@@ -88,6 +88,67 @@ def test_a_script_that_does_not_name_the_library_does_not_wait_for_its_import(tm
     assert late > 50, found.stderr
 
 
+AHEAD = """
+import os, signal, sys, time
+from pathlib import Path
+from kittrain.agent.processes import zygote
+from kittrain.system.child_processes import children
+from kittrain.system.parent_death import adopt_orphans
+
+folder = Path(sys.argv[1])
+script = folder / "train.py"
+script.write_text("import os; print(os.environ['RANK'], os.listdir('/proc/self/fd'))")
+zygote.FORK_AHEAD_AFTER = 0.1
+adopt_orphans()
+warm = zygote.Zygote(library=True, ahead=2)
+warm.wait_ready()
+
+def waiting(count):
+    while len(found := [pid for pid in children() if name(pid) == zygote.WAITING]) != count:
+        time.sleep(0.05)
+    return found
+
+def name(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip()
+    except OSError:
+        return ""
+
+def rank(number):
+    output = folder / str(number)
+    output.write_text("")
+    env = dict(os.environ, RANK=str(number))
+    pid = warm.start(zygote.ForkRequest(command=[str(script)], env=env, output=str(output)))
+    os.waitpid(pid, 0)
+    print(output.read_text(), end="")
+    return pid
+
+first = waiting(2)
+assert {rank(0), rank(1)} == set(first)
+second = waiting(2)
+os.kill(second[-1], signal.SIGKILL)  # as the kernel does when memory runs out
+os.waitpid(second[-1], 0)
+assert {rank(2), rank(3)} & set(second) == {second[0]}
+left = waiting(2)
+warm.close()
+for pid in left:
+    os.waitpid(pid, 0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="warm ranks need Linux")
+def test_ranks_that_were_forked_ahead_are_used_first_and_end_with_the_zygote(tmp_path: Path) -> None:
+    """One that was killed meanwhile is not missed, and none has the others' connections."""
+    found = subprocess.run(
+        [sys.executable, "-P", "-c", AHEAD, str(tmp_path)], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert not found.returncode, found.stderr
+    lines = [line.split(" ", 1) for line in found.stdout.splitlines()]
+    assert [number for number, _ in lines] == ["0", "1", "2", "3"]
+    assert len({opened for _, opened in lines}) == 1, found.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("from kittrain import Run", True), ("import torch", False), ("# \udcff latin \u00e9", False)],

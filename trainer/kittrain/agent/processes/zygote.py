@@ -3,6 +3,9 @@
 The agent forks it after importing torch and before starting a thread. It starts no threads and uses neither devices nor
 process groups: none of these survive a fork. In a pod it outlives a lost agent, and becomes the next one.
 
+A process of that size takes some 40 ms to fork twice. So while there is nothing else to do, it forks the ranks of the
+next start ahead; they wait for their command.
+
 Why: decision 11.
 """
 
@@ -15,7 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -43,8 +46,10 @@ PRELOADED: Final = (
 # -P: modules in the working directory must not hide this package's
 COLD_COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.agent.processes.worker")
 PRELOAD_AFTER: Final = 10.0  # seconds of idleness, for a script that does not name the library
+FORK_AHEAD_AFTER: Final = 1.0  # seconds of idleness, before each
 IMPORT_TIMEOUT: Final = 300.0  # seconds for all imports, on a busy host with a cold cache
 START_TIMEOUT: Final = 30.0  # seconds for a rank to be forked
+WAITING: Final = "kit-forked"  # name of a process that was forked ahead
 CUDA_ERROR: Final = "an import has initialized CUDA, so forked processes could not use a GPU"
 
 
@@ -68,12 +73,13 @@ class ForkRequest:
 class Zygote:
     """The agent's side of the zygote; use it only from the agent's main thread."""
 
-    def __init__(self, supervision: Supervision | None = None, *, library: bool = True) -> None:
+    def __init__(self, supervision: Supervision | None = None, *, library: bool = True, ahead: int = 0) -> None:
         """Fork the zygote. The calling process must be single-threaded and a subreaper.
 
         Args:
             supervision: of the agent, whose successor the zygote is then.
             library: import the trainer library before the first rank, and not when there is nothing else to do.
+            ahead: how many ranks to fork when there is nothing else to do.
         """
         agent = os.getpid()
         parent_end, child_end = socket.socketpair()
@@ -81,7 +87,7 @@ class Zygote:
         if not self._pid:
             parent_end.close()
             try:
-                _serve(child_end, agent, supervision, library=library)
+                _serve(child_end, agent, supervision, library=library, ahead=ahead)
             except BaseException:  # noqa: BLE001  must not unwind into the agent's frames
                 traceback.print_exc()
             finally:
@@ -132,7 +138,9 @@ class Zygote:
         return answer
 
 
-def _serve(connection: socket.socket, agent: int, supervision: Supervision | None, *, library: bool) -> None:
+def _serve(
+    connection: socket.socket, agent: int, supervision: Supervision | None, *, library: bool, ahead: int
+) -> None:
     """Fork ranks until the agent exits; then take its place, if it has a supervisor that wants that."""
     show_as("kit-zygote")
     if not supervision:
@@ -144,18 +152,20 @@ def _serve(connection: socket.socket, agent: int, supervision: Supervision | Non
     usable = not cuda.initialized()
     if supervision and usable:
         supervision.stand_by()
+    waiting = ForkedAhead(lines, agent)
     with suppress(ConnectionLost):  # the agent has closed the connection or exited
         lines.send({"error": "" if usable else CUDA_ERROR})
         while True:
-            request = lines.receive(None if library else PRELOAD_AFTER)
-            if request is None:
+            more = FORK_AHEAD_AFTER if len(waiting) < ahead else None
+            request = lines.receive(more if library else PRELOAD_AFTER)
+            if request:
+                waiting.start(request, imported_in)
+            elif library:
+                waiting.fork(imported_in)
+            else:
                 preload()
                 library = True
-                continue
-            middle = os.fork()
-            if not middle:
-                _fork_rank(ForkRequest(**request), imported_in, lines, agent)
-            os.waitpid(middle, 0)
+    waiting.close()
     lines.close()
     if supervision:
         supervision.succeed()
@@ -183,25 +193,84 @@ def preload(*, library: bool = True) -> Mapping[str, str]:
     return before
 
 
-def _fork_rank(request: ForkRequest, imported_in: Mapping[str, str], lines: LineStream, agent: int) -> NoReturn:
-    """Fork the rank and exit, so that the agent becomes its parent and can wait for it."""
-    middle = os.getpid()
-    if os.fork():
-        os._exit(0)
-    while os.getppid() == middle:
-        time.sleep(0.0005)
-    die_with_parent(agent)
-    os.setsid()
-    _set_up_process(request)
-    lines.send({"pid": os.getpid()})
-    lines.close()
-    packages = Path(request.packages) if request.packages else None
-    folders = [_first_folder(request.command), *filter(None, [packages])]
-    if reason := reexec_reason(with_packages(imported_in, packages), request.env, folders):
-        sys.stderr.write(f"warning: this rank starts in a new interpreter, which takes longer: {reason}\n")
-        sys.stderr.flush()
-        os.execve(sys.executable, [*COLD_COMMAND, *request.command], dict(request.env))  # noqa: S606  the user's command
-    run_and_exit(lambda: worker.main(list(request.command)))
+class ForkedAhead:
+    """Forks ranks, and keeps those that wait for their command.
+
+    They are children of the agent already. Each ends with the agent, and with the zygote, whose end of its connection
+    no rank has.
+
+    Args:
+        lines: to the agent.
+        agent: its process id.
+    """
+
+    def __init__(self, lines: LineStream, agent: int) -> None:
+        self._lines = lines
+        self._agent = agent
+        self._waiting: list[LineStream] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def start(self, request: Message, imported_in: Mapping[str, str]) -> None:
+        """Start a rank, in a process that waits if there is one."""
+        while self._waiting:
+            with closing(self._waiting.pop(0)) as one, suppress(ConnectionLost):  # it was killed
+                one.send(request)
+                return
+        if self._forks():
+            self._run(ForkRequest(**request), imported_in)
+
+    def fork(self, imported_in: Mapping[str, str]) -> None:
+        """Fork a process that waits."""
+        ours, theirs = socket.socketpair()
+        if not self._forks():
+            theirs.close()
+            self._waiting.append(LineStream(ours))
+            return
+        ours.close()
+        show_as(WAITING)
+        own = LineStream(theirs)
+        try:
+            request = own.receive()
+        except ConnectionLost:
+            os._exit(0)
+        own.close()
+        self._run(ForkRequest(**request or {}), imported_in)
+
+    def close(self) -> None:
+        """Let those that wait end."""
+        for one in self._waiting:
+            one.close()
+
+    def _forks(self) -> bool:
+        """Fork twice, so that the agent is the parent; returns whether this is the new process."""
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return False
+        middle = os.getpid()
+        if os.fork():
+            os._exit(0)
+        while os.getppid() == middle:
+            time.sleep(0.0005)
+        die_with_parent(self._agent)
+        self.close()
+        return True
+
+    def _run(self, request: ForkRequest, imported_in: Mapping[str, str]) -> NoReturn:
+        """Become the rank."""
+        os.setsid()
+        _set_up_process(request)
+        self._lines.send({"pid": os.getpid()})
+        self._lines.close()
+        packages = Path(request.packages) if request.packages else None
+        folders = [_first_folder(request.command), *filter(None, [packages])]
+        if reason := reexec_reason(with_packages(imported_in, packages), request.env, folders):
+            sys.stderr.write(f"warning: this rank starts in a new interpreter, which takes longer: {reason}\n")
+            sys.stderr.flush()
+            os.execve(sys.executable, [*COLD_COMMAND, *request.command], dict(request.env))  # noqa: S606  the user's command
+        run_and_exit(lambda: worker.main(list(request.command)))
 
 
 def _set_up_process(request: ForkRequest) -> None:
