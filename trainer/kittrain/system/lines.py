@@ -32,6 +32,11 @@ class LineStream:
         self._connection = connection
         self._rest = b""
 
+    @property
+    def descriptor(self) -> int:
+        """Can be read when something has arrived; -1 once the connection is closed."""
+        return self._connection.fileno()
+
     def send(self, message: Message) -> None:
         """Send a message.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -151,6 +152,7 @@ class RankProcesses:
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
+        self._running = 0  # when they were last waited for
 
     def add(self, process: Process) -> None:
         """Add a process."""
@@ -164,6 +166,23 @@ class RankProcesses:
     def exit_codes(self) -> list[int | None]:
         """The exit codes; None while running."""
         return [process.poll() for process in self._processes]
+
+    def await_end(self, seconds: float, *, also: int = -1) -> None:
+        """Wait until one of them has ended since the last such wait, and so many seconds at most.
+
+        Args:
+            seconds: see above.
+            also: a descriptor that ends the wait when it can be read; -1: none.
+        """
+        running = [process.pid for process in self._processes if process.poll() is None]
+        before, self._running = self._running, len(running)
+        if len(running) < before:
+            return
+        with ExitStack() as stack:
+            poll = select.poll()
+            for number in filter(lambda one: one >= 0, [also, *(_handle(pid, stack) for pid in running)]):
+                poll.register(number, select.POLLIN)
+            poll.poll(1000 * seconds)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
@@ -188,6 +207,16 @@ class RankProcesses:
             time.sleep(POLL_INTERVAL)
         for process in ending:
             _reap(process.pid)
+
+
+def _handle(pid: int, stack: ExitStack) -> int:
+    """A descriptor that can be read once a process has ended; -1 if the system has none, or a sandbox forbids it."""
+    try:
+        number = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return -1
+    stack.callback(os.close, number)
+    return number
 
 
 def _running(processes: Iterable[Process]) -> bool:

@@ -15,7 +15,8 @@ from kittrain.agent.processes.ranks import RankFiles
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.job.env import NodeEnv
 
-MONITOR_INTERVAL: Final = 0.05  # seconds
+MONITOR_INTERVAL: Final = 0.05  # seconds between two looks at the ranks, unless something happens
+PAUSE: Final = 0.001  # seconds that torch's agent sleeps before each look, whatever happens
 
 
 def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
@@ -26,7 +27,7 @@ def worker_spec(node: NodeEnv, rendezvous: Rendezvous) -> WorkerSpec:
         entrypoint=sys.executable,
         rdzv_handler=rendezvous,
         max_restarts=node.job.policy.max_restarts,
-        monitor_interval=MONITOR_INTERVAL,
+        monitor_interval=PAUSE,
     )
 
 

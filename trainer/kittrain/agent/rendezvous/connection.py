@@ -32,6 +32,11 @@ class Connection:
         self._session = session
         self._link = link
 
+    @property
+    def descriptor(self) -> int:
+        """Can be read when something has arrived; -1 once the connection is closed."""
+        return self._lines.descriptor
+
     def send(self, message: Message) -> None:
         """Send a message to the hub.
 

@@ -179,6 +179,11 @@ class HubRendezvous(Rendezvous):
         self.send(self._hello())
         self._join(told.coming)
 
+    @property
+    def descriptor(self) -> int:
+        """See the base class."""
+        return self._connection.descriptor
+
     def num_nodes_waiting(self) -> int:
         """See the base class: nonzero if the round has ended, which is all that torch's agent uses it for.
 

@@ -102,6 +102,11 @@ class Rendezvous(RendezvousHandler):
     def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
         """Report the status of this node's ranks, as requested."""
 
+    @property
+    def descriptor(self) -> int:
+        """Can be read when the hub has sent something; -1: there is none."""
+        return -1
+
     @abstractmethod
     def drain(self) -> None:
         """Report that this node was asked to stop: an exit code of 0 no longer means that a rank has finished.

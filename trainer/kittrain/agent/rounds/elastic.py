@@ -229,6 +229,8 @@ class NodeAgent(ElasticAgent):
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         if self._drain_forwarded:
             self._await_exit()
+        else:
+            self._await_news()
         codes = self._ranks.exit_codes()
         self._orphans.look()
         self._observe_departures(codes)
@@ -257,6 +259,11 @@ class NodeAgent(ElasticAgent):
             state=WorkerState.SUCCEEDED,
             return_values=dict.fromkeys(worker.global_rank for worker in worker_group.workers),
         )
+
+    def _await_news(self) -> None:
+        """Notice at once that a rank has ended, that the hub has sent something, or that a drain is requested."""
+        with suppress(DrainRequested), self._drain.interruptible():
+            self._ranks.await_end(MONITOR_INTERVAL, also=self._handler.descriptor)
 
     def _await_exit(self) -> None:
         """Notice at once that the ranks have ended: the others wait for this node to leave."""
