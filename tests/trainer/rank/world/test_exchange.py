@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from kittrain.rank.snapshots.files.shards import Piece, Shard
+from kittrain.rank.world import exchange
 from kittrain.rank.world.distributed import DistributedError, World, join
 from tests.trainer import sharded
 from tests.trainer.nodes import free_port
@@ -56,7 +59,7 @@ def receive_pickles(world: World, mark: Path) -> None:
         world.gather("mine", str)
     world.barrier()
     if world.is_main:
-        dist.broadcast_object_list([Payload(mark)], src=0)
+        exchange.broadcast(pickle.dumps(Payload(mark)), torch.device("cpu"), source=0)
     else:
         with pytest.raises(DistributedError, match="rank 0 sent"):
             world.broadcast_value(None, list[str])
@@ -76,6 +79,9 @@ def exchange_values(world: World) -> None:
     reports: list[Report] = [Shard(size=1, data=2, sha256="x"), OSError(28, "No space left on device"), None]
     gathered: list[Report] = world.gather(reports[own], Report)
     assert list(map(str, gathered)) == (list(map(str, reports)) if world.is_main else [])
+    for length in (0, 1, exchange.SHORT, exchange.SHORT + 1, 3 * exchange.SHORT):  # a long one is sent by itself
+        sent = bytes(index % 251 for index in range(length))
+        assert world.broadcast_bytes(sent if own == 1 else b"another", source=1) == sent
     assert world.scatter(["a", "b" * 1000, ""] if world.is_main else [], str) == ["a", "b" * 1000, ""][own]
 
 

@@ -31,7 +31,6 @@ from kittrain.system.port import connect
 from kittrain.torch_private.ranks import set_collective_timeout
 
 T = TypeVar("T")
-RankError = tuple[int, str] | None  # of one rank: index of the type of error, and its text
 
 JOIN_TIMEOUT: Final = timedelta(minutes=15)  # imports and a first CUDA context differ by minutes between nodes
 STEP_TIMEOUT: Final = timedelta(minutes=5)  # a step, an evaluation's share, or rank 0's publishing of a snapshot
@@ -109,13 +108,21 @@ class World:
             result = act()
         except errors as raised:
             error = raised
-        kind = next((index for index, kind in enumerate(errors) if isinstance(error, kind)), None)
-        own = None if kind is None else (kind, str(error))
-        failed = self.broadcast_value([one for one in self.gather(own, RankError) if one], list[RankError])
-        if failed and failed[0]:
-            kind, text = failed[0]
-            raise (error if own == failed[0] and error else errors[kind](text))
-        return cast("T", result)
+        first = self._first_rank(failed=error is not None)
+        if first is None:
+            return cast("T", result)
+        kind = next((index for index, kind in enumerate(errors) if isinstance(error, kind)), 0)
+        own = (kind, str(error))
+        kind, text = self.broadcast_value(own, tuple[int, str], source=first)
+        raise (error if error and own == (kind, text) else errors[kind](text))
+
+    def _first_rank(self, *, failed: bool) -> int | None:
+        """The lowest rank that has failed; None if none has: then this is all that is exchanged."""
+        if not dist.is_initialized():
+            return self.rank if failed else None
+        first = torch.tensor(self.rank if failed else self.size, device=self._comm_device)
+        dist.all_reduce(first, dist.ReduceOp.MIN)
+        return int(first.item()) if first.item() < self.size else None
 
     def broadcast_value(self, value: T | None, kind: Any, *, source: int = 0) -> T:
         """The source rank's value, on every rank; ``kind`` is its type, which is checked."""

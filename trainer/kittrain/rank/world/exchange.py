@@ -6,10 +6,14 @@ All ranks call the same function, in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+LENGTH: Final = 8  # bytes of a content's length
+SHORT: Final = 2040  # bytes of a content that needs no collective of its own
 
 
 def gather(content: bytes, device: torch.device) -> list[bytes]:
@@ -33,11 +37,17 @@ def all_gather(numbers: Sequence[int], device: torch.device) -> list[list[int]]:
 
 
 def broadcast(content: bytes, device: torch.device, *, source: int) -> bytes:
-    """The source rank's content; that of the others is ignored."""
-    size = torch.tensor(len(content), device=device)
-    dist.broadcast(size, src=source)
-    length = int(size.item())
+    """The source rank's content; that of the others is ignored. A short one is sent together with its length."""
     is_source = dist.get_rank() == source
+    frame = _empty(LENGTH + SHORT, device)
+    if is_source:
+        head = len(content).to_bytes(LENGTH, "little") + content[:SHORT]
+        frame = _padded(head, LENGTH + SHORT, device)
+    dist.broadcast(frame, src=source)
+    received = _bytes(frame, LENGTH + SHORT)
+    length = int.from_bytes(received[:LENGTH], "little")
+    if length <= SHORT:
+        return content if is_source else received[LENGTH : LENGTH + length]
     part = _padded(content, length, device) if is_source else _empty(length, device)
     dist.broadcast(part, src=source)
     return content if is_source else _bytes(part, length)

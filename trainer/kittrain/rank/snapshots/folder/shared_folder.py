@@ -27,8 +27,7 @@ def is_shared(world: World, folder: Path, generation: int, *, sharded: bool) -> 
         lambda: retry_io(lambda: Fence(folder).read_claim(generation), folder, world.warn), StorageUnavailableError
     )
     expected = world.broadcast_value(claim, str | None)
-    missing = [rank for rank, sees in enumerate(world.gather(claim == expected, bool)) if not sees]
-    if missing := world.broadcast_value(missing, list[int]):
+    if missing := [rank for rank, (sees,) in enumerate(world.all_gather([int(claim == expected)])) if not sees]:
         problem = f"{folder} is not the same folder on all nodes: rank {missing[0]} does not see what rank 0 wrote"
         if sharded:
             raise SnapshotError(f"{problem}; ranks that each hold a part of the state need a shared folder")
