@@ -124,7 +124,8 @@ def measure(job: Job, rival: str, fault: Fault, *, start: float) -> Trial:
     zero = moment
     if fault.measured_from == "last step":
         zero = max(step for rank in former for step in rank.steps)
-    reached = (stopped, first.started, first.imported, first.joined, first.steps[0])
+    begun = first.started if first.started > moment else first.imported  # it was forked ahead
+    reached = (stopped, begun, first.imported, first.joined, first.steps[0])
     return Trial(
         rival=rival,
         fault=fault.name,

@@ -27,7 +27,8 @@ script" is torchrun's script, unchanged, under kitctl's agents. Tuned: `--max-re
 timeout of {GROUP_TIMEOUT} s, and a loop that restarts it; stock: `torchrun --max-restarts=100`, restarted only with its
 node. Both are given the host, their address and `GLOO_SOCKET_IFNAME`, which kitctl detects. Dead: no step within
 {LIMIT:.0f} s, or all nodes have ended. Steps lost: repeated after the fault. The phases: stop of the old ranks,
-formation of a group and start of a rank, imports, joining, and restore with the first step."""
+formation of a group and start of a rank, imports, joining, and restore with the first step; a rank that was forked
+ahead of the fault has no imports of its own."""
 EARLIER = " *"
 OLDER = "Rows with a star are of an earlier run."
 SPARE_NOTE = """\
