@@ -59,6 +59,13 @@ SERVICES: Final = Family(
             seen="ProxyError: HTTPSConnectionPool(...): Cannot connect to proxy",
         ),
         Rule(
+            r"sqlite3\.OperationalError",
+            "",
+            "SQLite's file is for the processes of one machine, and one writer: let rank 0 alone use it, or give each rank "
+            "a file of its own, not on a network volume",
+            seen="sqlite3.OperationalError: database is locked",
+        ),
+        Rule(
             r"(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError|ClientConnectorError|OperationalError)\b"
             r".*?(?:refused|timed out|unreachable|Max retries)",
             "",
