@@ -143,7 +143,7 @@ class Transport:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self.connection_error(error) from error
         try:
-            found = json.loads(data)
+            found = json.loads(data, object_hook=_without_managed_fields)
         except (ValueError, RecursionError) as error:
             raise not_an_api_server(self.server, answer.status, answer.headers, data) from error
         if not isinstance(found, dict):
@@ -220,6 +220,13 @@ class Transport:
             if text and text not in self._warned:
                 self._warned.add(text)
                 self._warn(f"the cluster warns: {one_line(text)}")
+
+
+def _without_managed_fields(one: Object) -> Object:
+    """An object without what only the API server needs: nearly half of a pod, of which there may be thousands."""
+    if isinstance(one.get("managedFields"), list):  # a ConfigMap's value of that name is text
+        del one["managedFields"]
+    return one
 
 
 def pause(attempt: int, retry_after_seconds: float, jitter: float) -> float:

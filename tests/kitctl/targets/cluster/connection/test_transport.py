@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -53,6 +54,15 @@ def test_every_command_reports_a_server_that_is_not_an_api_server(
     server.plan(".", times=999, answer=LOGIN)
     assert "does not seem to be a Kubernetes API server" in kit(*command, exit_code=1)
     assert server.names("jobs.batch") == set()
+
+
+def test_what_only_the_server_needs_is_not_kept_and_a_text_of_that_name_is(server: ApiServer, kit: Kit) -> None:
+    metadata = {"name": "x", "managedFields": [{"manager": "kubelet"}]}
+    server.plan(
+        ".", answer=(200, json.dumps({"kind": "ConfigMap", "metadata": metadata, "data": {"managedFields": "[]"}}))
+    )
+    found = kit.target().api.get("ConfigMap", "default", "x")
+    assert (found["metadata"], found["data"]) == ({"name": "x"}, {"managedFields": "[]"})
 
 
 def test_https_to_a_server_without_tls(server: ApiServer, kit: Kit) -> None:
