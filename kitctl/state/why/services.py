@@ -61,8 +61,8 @@ SERVICES: Final = Family(
         Rule(
             r"sqlite3\.OperationalError",
             "",
-            "SQLite's file is for the processes of one machine, and one writer: let rank 0 alone use it, or give each rank "
-            "a file of its own, not on a network volume",
+            "SQLite's file is for the processes of one machine, and one writer: let rank 0 alone use it, or give each "
+            "rank a file of its own, not on a network volume",
             seen="sqlite3.OperationalError: database is locked",
         ),
         Rule(
