@@ -153,6 +153,7 @@ FRAMEWORKS_NAMES: Final = {
     "lightning_position.py": {
         *("_batches_that_stepped", "_combined_loader", "_data_fetcher", "_restarting", "_resuming_from_checkpoint"),
     },
+    "trackers.py": {"_get_next_version"},
 }
 OTHERS: Final = sorted(path for path in PACKAGE.parent.rglob("*.py") if PACKAGE not in path.parents)
 
