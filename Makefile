@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step hooks snapshot planning model-file memory mirror copies virtual nodes recovery recovery-spare recovery-live scale status submit logs compare cluster-recovery cluster-recovery-spare
+BENCHES := start loop step hooks snapshot planning model-file memory mirror copies virtual nodes recovery recovery-spare recovery-live scale succession links status submit logs compare cluster-recovery cluster-recovery-spare
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -141,9 +141,11 @@ bench-cluster-recovery: setup ## The same for a killed agent, a deleted pod and 
 bench-cluster-recovery-spare: setup ## The same for a deleted pod, with one that stands by; resumable
 bench-compare: setup ## One model alone, with DDP and with FSDP2, on one node and on several; with a plot
 bench-scale: setup ## Rendezvous of thousands of agents, compared with torchrun's; resumable
+bench-succession: setup ## Rendezvous of up to 512 agents that lose node 0's hub
+bench-links: setup ## Whether busy machines and bad links are taken for lost ones: 512 agents, an hour; needs root
 # A benchmark's module, in whichever folder: recovery -> bench.recovery.recovery.
 module = $(subst /,.,$(basename $(wildcard bench/$(1).py bench/*/$(1).py)))
-bench-recovery bench-recovery-spare bench-recovery-live bench-scale bench-cluster-recovery bench-cluster-recovery-spare: MORE = $(if $(MINUTES),--minutes $(MINUTES))
+bench-recovery bench-recovery-spare bench-recovery-live bench-scale bench-links bench-cluster-recovery bench-cluster-recovery-spare: MORE = $(if $(MINUTES),--minutes $(MINUTES))
 $(BENCHES:%=bench-%):
 	@echo "== $@"
 	@$(PY) -m $(call module,$(subst -,_,$(@:bench-%=%))) $(MORE)

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -20,6 +20,7 @@ from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRende
 from kittrain.agent.rendezvous.hub_backend import HubBackend
 from kittrain.agent.rendezvous.hub_process import hub_process
 from kittrain.agent.rendezvous.settings import RendezvousSettings
+from kittrain.agent.rounds.supervise import REJOIN_INTERVAL
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.system.port import raise_fd_limit
 
@@ -35,11 +36,14 @@ VALUE = "x" * 200  # bytes, about the size of what torch's agents exchange per n
 
 @dataclass(frozen=True, kw_only=True)
 class AgentConfig:
-    """One agent's index, the number of agents, and the port of the server."""
+    """One agent's index, the number of agents and of those that a round needs, and where the server is."""
 
     index: int
     size: int
     port: int
+    address: str = ADDRESS
+    here: str = ADDRESS  # where the others reach the agent
+    fewest: int = 0  # 0: a round may form with one agent less
 
 
 class Agent(Protocol):
@@ -67,10 +71,9 @@ class Agent(Protocol):
 
 def kit_env(config: AgentConfig) -> NodeEnv:
     """The environment of an agent of kitctl."""
-    nodes = f"{config.size - 1}:{config.size}"
-    return node_env(
-        {"KIT_NODE_INDEX": str(config.index), "PET_NNODES": nodes, "PET_RDZV_ENDPOINT": f"{ADDRESS}:{config.port}"}
-    )
+    nodes = f"{config.fewest or config.size - 1}:{config.size}"
+    endpoint = f"{config.address}:{config.port}"
+    return node_env({"KIT_NODE_INDEX": str(config.index), "PET_NNODES": nodes, "PET_RDZV_ENDPOINT": endpoint})
 
 
 class HubAgent:
@@ -78,24 +81,25 @@ class HubAgent:
 
     def __init__(self, config: AgentConfig) -> None:
         settings = RendezvousSettings(join_timeout=int(LIMIT), read_timeout=int(LIMIT))
+        self._here = config.here
         self._backend = HubBackend(kit_env(config), settings, started_at=0, secret=SECRET)
 
     def connect(self) -> None:
         """See the protocol."""
         self._backend.connect(deadline=time.monotonic() + LIMIT)
-        self._rendezvous = self._backend.handler(ADDRESS)
+        self.rendezvous = self._backend.handler(self._here)
 
     def join(self) -> None:
         """See the protocol."""
-        self._info = self._rendezvous.next_rendezvous()
+        self._info = self.rendezvous.next_rendezvous()
 
     def die(self) -> None:
         """See the protocol: its connection is closed."""
-        self._rendezvous.leave()
+        self.rendezvous.leave()
 
     def await_loss(self) -> None:
         """See the protocol: it is notified."""
-        _await(lambda: bool(self._rendezvous.num_nodes_waiting()), POLL_SECONDS)
+        _await(lambda: bool(self.rendezvous.num_nodes_waiting()), POLL_SECONDS)
 
     @property
     def store(self) -> Any:
@@ -236,6 +240,31 @@ def survive(agent: Agent, config: AgentConfig, target: int) -> Times:
     return _when(agent.await_loss, agent.join)
 
 
+def outlive(agent: Agent, config: AgentConfig) -> Times:
+    """Notice that node 0 is gone, and take part in the next round at another one's hub; node 0's own agent ends."""
+    if config.index == 0:
+        return ()
+    return _when(lambda: _await_end(agent), lambda: _join_elsewhere(agent))
+
+
+def _await_end(agent: Agent) -> None:
+    with suppress(RendezvousError):
+        agent.await_loss()
+
+
+def _join_elsewhere(agent: Agent) -> None:
+    """Until a round is formed, as the supervisor of a node does."""
+    deadline = time.monotonic() + LIMIT
+    while True:
+        try:
+            agent.connect()
+            return agent.join()
+        except RendezvousError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(REJOIN_INTERVAL)
+
+
 def _when(*actions: Callable[[], None]) -> Times:
     """When each action was done; None for those that were not within the limit."""
     times: list[float | None] = []
@@ -248,4 +277,10 @@ def _when(*actions: Callable[[], None]) -> Times:
     return tuple(times)
 
 
-ACTIONS: Mapping[str, Callable[..., Times]] = {"ping": ping, "form": form, "operate": operate, "survive": survive}
+ACTIONS: Mapping[str, Callable[..., Times]] = {
+    "ping": ping,
+    "form": form,
+    "operate": operate,
+    "survive": survive,
+    "outlive": outlive,
+}

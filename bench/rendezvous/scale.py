@@ -70,8 +70,16 @@ class AgentGroup:
 
     def run(self, *command: Any) -> list[Times]:
         """Run a command on all agents at once; returns their times."""
+        self.send(*command)
+        return self.receive()
+
+    def send(self, *command: Any) -> None:
+        """Let all agents run a command."""
         for connection in self._connections:
             connection.send(command)
+
+    def receive(self) -> list[Times]:
+        """Wait for it; returns the agents' times."""
         return [times for connection in self._connections for times in connection.recv()]
 
 

@@ -45,6 +45,7 @@ print("lost", flush=True)
 class Watched:
     """A process that watches its connection to another machine."""
 
+    here: Machine
     there: Machine
     process: subprocess.Popen[str]
     server: subprocess.Popen[str]
@@ -72,7 +73,7 @@ def watching(lost_after: float = 3.0, *, port: int = 7000) -> Iterator[Watched]:
             until(lambda: ":7000" in run(there, "ss", "-ltn"))
             arguments = [there.address, str(lost_after), str(port)]
             with subprocess.Popen(here.command([*python, WATCH, *arguments]), **pipes) as process:  # type: ignore[call-overload]
-                watched = Watched(there, process, server)
+                watched = Watched(here, there, process, server)
                 try:
                     assert watched.line() == "watches"
                     yield watched
@@ -108,6 +109,15 @@ def test_a_machine_whose_ports_are_not_known_is_lost_as_well() -> None:
 
 
 @pytest.mark.needs_root
+def test_a_machine_to_which_no_way_leads_any_more_is_lost() -> None:
+    """No packet leaves this machine then, so that none of those that ask is open: that is no answer."""
+    with watching() as watched:
+        here = watched.here.name
+        subprocess.run(["ip", "-n", here, "route", "add", "unreachable", f"{watched.there.address}/32"], check=True)
+        watched.until_lost()
+
+
+@pytest.mark.needs_root
 @pytest.mark.parametrize("port", [7000, 7001])
 def test_a_black_out_of_two_seconds_loses_nothing(port: int) -> None:
     """The second port refuses, which is an answer."""
@@ -134,6 +144,20 @@ def test_a_watcher_that_was_suspended_asks_first() -> None:
         watched.there.reconnect()
         watched.process.send_signal(signal.SIGCONT)
         assert watched.goes_on(1.5)
+
+
+def test_who_had_no_processor_asks_again_before_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was asked while the network may be silent says nothing, however late that is looked at."""
+
+    def lost_at(*looks: float) -> float:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as end:
+            watch = LinkWatch(end, lost_after=3.0, port=1)
+            monkeypatch.setattr(watch, "silence", lambda now: now)
+            monkeypatch.setattr(watch, "_probe", lambda _: None)  # nobody answers
+            return next(now for now in looks if watch.is_lost(now))
+
+    assert lost_at(*(1.2 + 0.15 * number for number in range(40))) == pytest.approx(3.0)
+    assert lost_at(1.2, 1.9, 3.2, 4.5, 5.8, 7.1, 8.4) == 8.4
 
 
 def test_what_was_opened_to_ask_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

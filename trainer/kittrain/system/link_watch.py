@@ -17,7 +17,8 @@ from typing import Final
 
 PROBE_INTERVAL: Final = 0.15  # seconds between two new connections
 MAX_PROBES: Final = 6  # open at once
-MIN_PROBING: Final = 0.6  # seconds without an answer to any of them; a process that was suspended asks first
+TOLERATED: Final = 1.0  # seconds less than until a loss for which a network may be silent; what is asked later counts
+MIN_ASKED: Final = 4  # times without an answer: whoever was suspended, or had no processor, asks first
 PINGS: Final = 6  # messages that an idle connection carries in the time after which its other end is lost
 LAST_RECEIVED: Final = struct.Struct("=52xII")  # tcp_info (tcp(7)): ms since data, and since an acknowledgement
 ANSWERS: Final = frozenset({0, errno.ECONNREFUSED})
@@ -41,7 +42,8 @@ class LinkWatch:
         self._lost_after = lost_after
         self._suspected_after = max(0.4 * lost_after, 2 * self.ping_interval)
         self._probes: list[socket.socket] = []
-        self._probing_since: float | None = None
+        self._asking = False
+        self._asked = 0  # times since the machine should have answered again
         self._answered_at = float("-inf")
         self.port = port
         self.next_check = float("-inf")
@@ -62,9 +64,10 @@ class LinkWatch:
         if any(_has_answered(probe) for probe in self._probes):
             self._answered(now)
             return False
-        self._probing_since = now if self._probing_since is None else self._probing_since
-        if silence >= self._lost_after and now >= self._probing_since + MIN_PROBING:
+        if silence >= self._lost_after and self._asked >= MIN_ASKED:
             return True
+        self._asking = True
+        self._asked += silence >= self._lost_after - TOLERATED
         self._probe(now)
         return False
 
@@ -85,8 +88,8 @@ class LinkWatch:
             self._probes.pop().close()
 
     def _answered(self, now: float) -> None:
-        if self._probing_since is not None:
-            self._answered_at, self._probing_since = now, None
+        if self._asking:
+            self._answered_at, self._asking, self._asked = now, False, 0
             self.close()
 
     def _probe(self, now: float) -> None:
@@ -99,10 +102,14 @@ class LinkWatch:
         except OSError:  # the connection is closed, or there are too many open files
             return
         probe.settimeout(0)
+        outcome = probe.connect_ex((host, self.port, *scope))
+        if outcome != errno.EINPROGRESS:  # no packet has left this machine, if nobody has answered: it has no way there
+            probe.close()
+            if outcome in ANSWERS:
+                self._answered(now)
+            return
         self._probes.append(probe)
-        if probe.connect_ex((host, self.port, *scope)) in ANSWERS:
-            self._answered(now)
-        elif len(self._probes) > MAX_PROBES:
+        if len(self._probes) > MAX_PROBES:
             self._probes.pop(0).close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -17,7 +18,7 @@ from kittrain.agent.processes.zygote import COLD_COMMAND, ForkRequest, Zygote, Z
 from kittrain.system.import_path import with_packages
 
 TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
-POLL_INTERVAL: Final = 0.01  # seconds, while ranks are being stopped
+POLL_INTERVAL: Final = 0.01  # seconds between two looks while ranks end, where the system tells of no end
 
 
 @dataclass(frozen=True)
@@ -178,11 +179,11 @@ class RankProcesses:
         before, self._running = self._running, len(running)
         if len(running) < before:
             return
-        with ExitStack() as stack:
-            poll = select.poll()
-            for number in filter(lambda one: one >= 0, [also, *(_handle(pid, stack) for pid in running)]):
-                poll.register(number, select.POLLIN)
-            poll.poll(1000 * seconds)
+        _await_one(running, seconds, also=also)
+
+    def await_all(self, seconds: float) -> None:
+        """Wait until all of them have ended, and so many seconds at most."""
+        _await_all(self._processes, seconds)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
@@ -197,16 +198,31 @@ class RankProcesses:
         """
         ending = [process for process in self._processes if process.pid not in but]
         _signal(ending, signal.SIGTERM)
-        deadline = time.monotonic() + timeout
-        while _running(ending) and time.monotonic() < deadline:
-            time.sleep(POLL_INTERVAL)
+        _await_all(ending, timeout)
         for process in ending:
             with suppress(ProcessLookupError):  # the group is empty
                 os.killpg(process.pid, signal.SIGKILL)
-        while _running(ending):
-            time.sleep(POLL_INTERVAL)
+        _await_all(ending, math.inf)
         for process in ending:
             _reap(process.pid)
+
+
+def _await_all(processes: Sequence[Process], seconds: float) -> None:
+    """Asks all of them, so that none that has ended stays a zombie."""
+    deadline = time.monotonic() + seconds
+    while running := [process.pid for process in processes if process.poll() is None]:
+        if (left := deadline - time.monotonic()) <= 0:
+            return
+        _await_one(running, min(left, POLL_INTERVAL))
+
+
+def _await_one(pids: Iterable[int], seconds: float, *, also: int = -1) -> None:
+    """Wait until a child process has ended, or a descriptor can be read, and so many seconds at most."""
+    with ExitStack() as stack:
+        poll = select.poll()
+        for number in filter(lambda one: one >= 0, [also, *(_handle(pid, stack) for pid in pids)]):
+            poll.register(number, select.POLLIN)
+        poll.poll(1000 * seconds)
 
 
 def _handle(pid: int, stack: ExitStack) -> int:
@@ -217,11 +233,6 @@ def _handle(pid: int, stack: ExitStack) -> int:
         return -1
     stack.callback(os.close, number)
     return number
-
-
-def _running(processes: Iterable[Process]) -> bool:
-    """Whether one of them is; asks all of them, so that none that has ended stays a zombie."""
-    return None in [process.poll() for process in processes]
 
 
 def _signal(processes: Iterable[Process], number: signal.Signals) -> None:

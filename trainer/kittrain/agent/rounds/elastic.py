@@ -56,7 +56,6 @@ EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits fo
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
-EXIT_INTERVAL: Final = 0.002  # seconds between two looks whether drained ranks have ended
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
 
 
@@ -228,7 +227,7 @@ class NodeAgent(ElasticAgent):
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         if self._drain_forwarded:
-            self._await_exit()
+            self._ranks.await_all(MONITOR_INTERVAL)  # the others wait for this node to leave
         else:
             self._await_news()
         codes = self._ranks.exit_codes()
@@ -264,12 +263,6 @@ class NodeAgent(ElasticAgent):
         """Notice at once that a rank has ended, that the hub has sent something, or that a drain is requested."""
         with suppress(DrainRequested), self._drain.interruptible():
             self._ranks.await_end(MONITOR_INTERVAL, also=self._handler.descriptor)
-
-    def _await_exit(self) -> None:
-        """Notice at once that the ranks have ended: the others wait for this node to leave."""
-        until = time.monotonic() + MONITOR_INTERVAL
-        while None in self._ranks.exit_codes() and time.monotonic() < until:
-            time.sleep(EXIT_INTERVAL)
 
     def _end_agreed_round(self) -> None:
         """End the round once its last step is taken: another node is drained, whose ranks may take longer to end."""

@@ -204,7 +204,7 @@ class Supervisor:
                 if self._joined:  # else there was no round that could end
                     self._reporter.round_ended(first_line(error), failed=True)
             with self._drain.interruptible():
-                time.sleep(REJOIN_INTERVAL)
+                time.sleep(0.0 if self._joined else REJOIN_INTERVAL)  # where a round was, others wait for this node
 
     def _attempt(self, backend: HubBackend, deadline: float) -> Ending:
         """Connect once and run rounds until the connection is lost or the job ends."""
