@@ -244,9 +244,14 @@ def _has_run(facts: JobFacts) -> bool:
 
 
 def _is_complete(report: Report, present: list[NodeFacts]) -> bool:
-    """Whether every member of the last group is still the process that joined it, or is done."""
-    joined = {str(node.index) for node in present if not node.alive or _has_joined(node, report)}
-    return not report.forming and report.nodes.keys() <= joined
+    """Whether every member of the last group is still the process that joined it, or is done.
+
+    Once training has ended no other group forms: one that still uploads what it trained is enough.
+    """
+    joined = {str(node.index): node for node in present if not node.alive or _has_joined(node, report)}
+    if report.ended and any(joined[index].alive for index in report.nodes.keys() & joined):
+        return True
+    return not report.forming and report.nodes.keys() <= joined.keys()
 
 
 def _has_joined(node: NodeFacts, report: Report) -> bool:

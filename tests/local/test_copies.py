@@ -46,6 +46,7 @@ for step in range(50):
 URL = "s3://copies/run"
 IN_MEMORY = ("--set", "snapshots.storage=memory", "--set", f"snapshots.mirror={URL}")
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>"
+UNSTEADY = {0: Fault(status=503), 2: Fault(delay=0.5)}  # of some requests each
 APART = ("--nodes", "3", "--snapshot-every", "10", "--set", "snapshots.storage=perNode")
 
 SHAPES = {
@@ -287,9 +288,97 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
         assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
 
 
+def family(agent: int) -> list[int]:
+    """An agent and what it has started."""
+    return [agent, *map(int, Path(f"/proc/{agent}/task/{agent}/children").read_text().split())]
+
+
+def behind(after: int, job: dict[str, Any]) -> bool:
+    """Whether all nodes train, and something is being uploaded."""
+    return copied(after, job) and bool(job["mirror"]["behind"])
+
+
+def uploads(other_than: int, job: dict[str, Any]) -> bool:
+    """Whether another node uploads at the end."""
+    return bool(job["mirror"] and job["mirror"]["node"] not in {None, other_than})
+
+
+@pytest.mark.timeout(900)  # it may build the server
+def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
+        kit.run("submit", "--name", "row", *words)
+        kit.until("row", lambda job: copied(20, job) and job["mirror"]["step"])
+        proxy.rule = denies
+        job = kit.until("row", holds_on)
+        for _ in range(2):
+            lost = job["mirror"]["node"]
+            os.killpg(kit.agent("row", lost), signal.SIGKILL)
+            job = kit.until("row", partial(uploads, lost))
+            assert job["phase"] == "Running"
+            kit.until("row", lambda job: job["mirror"]["warning"])
+        proxy.rule = lambda seen: UNSTEADY.get(len(proxy.seen) % 5) if seen.method == "PUT" else None
+        kit.run("wait", "row")
+        job = kit.status("row")
+        assert (job["phase"], job["mirror"]["step"]) == ("Succeeded", 2 * EPOCHS * ORDER.steps_per_epoch)
+        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
+
+
 @pytest.mark.wide
 @pytest.mark.timeout(900)  # it may build the server
-def test_the_node_that_holds_on_is_lost_or_cancelled_and_nobody_waits_for_it(
+def test_the_node_that_uploads_is_lost_while_it_trains_and_another_one_goes_on(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        proxy.rule = lambda seen: UNSTEADY.get(len(proxy.seen) % 5) if seen.method == "PUT" else None
+        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
+        kit.run("submit", "--name", "mid", *words)
+        reached = 0
+        for _ in range(2):
+            job = kit.until("mid", partial(behind, reached + 20))
+            reached = job["progress"]["step"]
+            os.killpg(kit.agent("mid", job["mirror"]["node"]), signal.SIGKILL)
+        kit.run("wait", "mid")
+        assert kit.status("mid")["mirror"]["step"] == 2 * EPOCHS * ORDER.steps_per_epoch
+        assert "comes from" not in kit.run("logs", "mid"), "the other nodes had it"
+        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_a_node_that_was_taken_for_lost_at_the_end_is_fenced_off(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
+        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
+        kit.run("submit", "--name", "frozen", *words)
+        kit.until("frozen", lambda job: copied(20, job) and job["mirror"]["step"])
+        proxy.rule = denies
+        first = kit.until("frozen", holds_on)["mirror"]["node"]
+        stopped = family(kit.agent("frozen", first))
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            kit.until("frozen", partial(uploads, first))
+            proxy.rule = lambda _: None
+            last = 2 * EPOCHS * ORDER.steps_per_epoch
+            kit.until("frozen", lambda job: uploads(first, job) and job["mirror"]["step"] == last)
+            put = len([one for one in proxy.seen if one.method == "PUT"])
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        kit.run("wait", "frozen")
+        written = [one.path for one in proxy.seen if one.method == "PUT"][put:]
+        assert not [path for path in written if path.endswith("mirror.json")], "what is fenced off publishes nothing"
+        assert "is now written by another node of this run" in kit.run("logs", "frozen")
+        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
@@ -298,7 +387,8 @@ def test_the_node_that_holds_on_is_lost_or_cancelled_and_nobody_waits_for_it(
         kit.until("alone", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
         kit.until("alone", holds_on)
-        os.killpg(kit.agent("alone", 0), signal.SIGKILL)
+        for node in range(3):
+            os.killpg(kit.agent("alone", node), signal.SIGKILL)
         kit.run("wait", "alone", exit_code=FAILED)
         step = kit.status("alone")["mirror"]["step"]
         why = kit.run("why", "alone")
@@ -322,7 +412,7 @@ def test_the_node_that_holds_on_is_lost_or_cancelled_and_nobody_waits_for_it(
 def test_what_a_mirror_never_took_is_a_failure_and_what_it_has_goes_on(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, "--set", "snapshots.mirrorTimeout=2s")
+    where = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, "--set", "snapshots.mirrorTimeout=10s")
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
         proxy.rule = denies
         denied = "the credentials may not read and write there (AccessDenied)"

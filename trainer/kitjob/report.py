@@ -186,6 +186,8 @@ class MirrorReport(Record):
     """Bytes of all snapshots there."""
     sent: int = 0
     """Bytes that were uploaded since its process started."""
+    node: int | None = None
+    """Index of the node that uploads. Null: that is not known."""
     behind: int = 0
     """Published snapshots that are not there yet."""
     behind_bytes: int = 0

@@ -166,7 +166,8 @@ def _run(
         enter_workdir(node, partial(log, node.node_index))
         share_outputs(node, partial(log, node.node_index))
         watch = _interruption_watch(node, drain)
-        ended = after_the_end(node, partial(log, node.node_index))
+        with drain.interruptible():
+            ended = after_the_end(node, partial(log, node.node_index))
         if ending := ended or _check(node, command) or _hold(node, drain, watch):
             return ending
         with drain.interruptible():

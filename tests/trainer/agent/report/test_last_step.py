@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kitjob.job_keys import JobKeys
 from kitjob.record import replace
-from kitjob.report import MirrorReport, NodeAssignment, Progress, Report
+from kitjob.report import MirrorReport, Progress, Report
 from kitjob.run import RunFacts
 from kitjob.sections import Snapshots
+from kittrain.agent.report import last_step
 from kittrain.agent.report.last_step import after_the_end, report_last_step
 from kittrain.agent.report.report_sinks import FileSink
 from kittrain.job.env import NodeEnv
@@ -56,17 +59,42 @@ def left(folder: Path, told: Report, *, node: int = 0, shared: bool = False) -> 
     return ending, found.ended
 
 
+MIRROR = MirrorReport(url="s3://bucket/run", step=40, behind=1, node=2)
+ENDED = Report(run="run", ended=True, progress=Progress(step=64, snapshot_step=64), mirror=MIRROR)
+
+
 def test_a_node_that_comes_after_the_end_does_not_wait_for_the_others(tmp_path: Path) -> None:
-    nodes = {str(index): NodeAssignment(group_rank=rank) for index, rank in ((0, 1), (2, 0))}
-    mirror = MirrorReport(url="s3://bucket/run", step=40, behind=1)
-    ended = Report(run="run", ended=True, nodes=nodes, progress=Progress(step=64, snapshot_step=64), mirror=mirror)
-    assert left(tmp_path, ended, node=0) == (FINISHED, True), "another one holds what there is"
-    ending, still = left(tmp_path, ended, node=2)
+    assert left(tmp_path, ENDED, node=1) == (FINISHED, True), "another one holds what there is"
+    complete = replace(ENDED, mirror=replace(MIRROR, step=64, behind=0))
+    for node in (0, 2):
+        assert left(tmp_path, complete, node=node) == (FINISHED, True)
+    for other in (replace(ENDED, ended=False), replace(ENDED, run="another")):
+        assert left(tmp_path, other, node=2)[0] is None
+    assert left(tmp_path, ENDED, node=2, shared=True)[0] is None
+
+
+@pytest.mark.parametrize("node", [0, 2])  # with node 0 a job of some kinds ends
+def test_the_node_that_uploaded_is_lost_and_nobody_else_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node: int
+) -> None:
+    monkeypatch.setattr(last_step, "SILENT", 0.0)
+    ending, still = left(tmp_path, ENDED, node=node)
     assert ending
     assert (ending.outcome, still) == ("fatal", False), "else it could never be started again"
-    assert "its newest snapshot is of step 40; the node that had it is lost" in ending.reason
-    complete = replace(ended, mirror=replace(mirror, step=64, behind=0))
-    assert left(tmp_path, complete, node=2) == (FINISHED, True)
-    for other in (replace(ended, ended=False), replace(ended, run="another")):
-        assert left(tmp_path, other, node=2)[0] is None
-    assert left(tmp_path, ended, node=2, shared=True)[0] is None
+    assert "its newest snapshot is of step 40; the nodes that had it are lost" in ending.reason
+
+
+def test_what_replaces_the_node_that_uploaded_waits_for_the_one_that_does(tmp_path: Path) -> None:
+    """Also while that one only says that it is still there."""
+    sink = FileSink(tmp_path / "report.json")
+
+    def go_on() -> None:
+        for second in range(3):
+            time.sleep(1.0)
+            sink.put(replace(ENDED, updated=f"{second}", mirror=replace(MIRROR, node=1)))
+        sink.put(replace(ENDED, mirror=replace(MIRROR, node=1, step=64, behind=0)))
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as others:
+        patch.setattr(last_step, "SILENT", 2.5)
+        others.submit(go_on)
+        assert left(tmp_path, ENDED, node=0) == (FINISHED, True)

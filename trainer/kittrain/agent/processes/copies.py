@@ -25,6 +25,7 @@ from kittrain.system.import_path import with_packages
 COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.peers")
 MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.mark
 POLL: Final = 0.05
+RELEASE: Final = 5.0  # seconds for that
 AGAIN: Final = 2.0  # seconds until one that has ended is started again
 PURPOSE: Final = b"copies on peers\0"
 Log = Callable[[str], None]
@@ -50,7 +51,8 @@ class CopiesProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._round: bytes = b""
-        self._stopped = self._settling = False
+        self._stopped = False
+        self._end = b""
         self.address = ""
 
     def listen(self, address: str) -> None:
@@ -87,17 +89,52 @@ class CopiesProcess:
             return CopiesReport(**{name: facts[name] for name in CopiesReport.__fields__ if name in facts})
         return None
 
-    def settle(self, timeout: float) -> None:
-        """Nothing more is published here: wait until the mirror's node has what it needs of it, as time allows."""
-        process = self._process
-        if process is None or not self._round or self._settling:
-            return
-        self._settling = True
-        assert process.stdin
-        process.stdin.close()
-        until = time.monotonic() + timeout
-        while process.poll() is None and time.monotonic() < until and self._facts().get("settled") != process.pid:
+    def settle(
+        self,
+        longest: float,
+        left: Callable[[], float | None] = lambda: None,
+        *,
+        job: bool = False,
+        on_lead: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Nothing more is published here: wait until no other node needs what is here, as time allows.
+
+        Args:
+            longest: seconds.
+            left: seconds until this node has to end; None: it need not. It may change.
+            job: whether training has ended on all nodes.
+            on_lead: called if this node is to upload what there is in place of others, which are lost.
+
+        Returns:
+            Whether it is.
+        """
+        if self._process is None or not self._round or self._end:
+            return False
+        self._end = b"end job\n" if job else b"end node\n"
+        self._tell(self._end)
+        began, until, leads = time.monotonic(), None, False
+        while time.monotonic() < (until or began + longest):
+            if until is None and (seconds := left()) is not None:
+                until = time.monotonic() + seconds
+            facts, own = self._facts(), self._process.pid
+            if not leads and facts.get("leads") == own:
+                leads = True
+                on_lead()
+            if facts.get("settled") == own:
+                break
+            self.watch()
             time.sleep(POLL)
+        return leads
+
+    def release(self) -> None:
+        """What was here is uploaded, or given up: tell the nodes that stay for it."""
+        if self._process and self._end:
+            self._tell(b"release\n")
+            until = time.monotonic() + RELEASE
+            while time.monotonic() < until and self._facts().get("released") != self._process.pid:
+                if self._process.poll() is not None:
+                    return  # they notice
+                time.sleep(POLL)
 
     def stop(self) -> None:
         """End it."""
@@ -122,7 +159,7 @@ class CopiesProcess:
         self._process = subprocess.Popen(
             (*COMMAND, *words), env=environ, stdin=subprocess.PIPE, pass_fds=(descriptor,), bufsize=0
         )
-        self._tell(self._key.hex().encode() + b"\n" + self._round)
+        self._tell(self._key.hex().encode() + b"\n" + self._round + self._end)
 
     def _tell(self, lines: bytes) -> None:
         if self._process and self._process.stdin:

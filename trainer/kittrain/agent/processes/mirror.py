@@ -27,6 +27,7 @@ from kittrain.system.import_path import with_packages
 
 COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.mirror")
 REFUSED: Final = 1  # its exit code if somebody has to change something, or another writer has taken over
+TAKEN: Final = 3  # another node of this run has taken over, which nothing is lost by
 AGAIN: Final = 10.0  # seconds until one that has crashed is started again
 FINISH: Final = 300.0  # seconds for what is left when the job ends
 FINISH_FAILING: Final = 20.0  # the same, if it did not succeed lately
@@ -98,7 +99,8 @@ class MirrorProcess:
     def watch(self) -> None:
         """Start it again if it has crashed; call it often."""
         code = self._process.poll() if self._leads and self._process else None
-        if not self._finishing and code not in {None, 0, REFUSED} and time.monotonic() > self._started_at + AGAIN:
+        crashed = code not in {None, 0, REFUSED, TAKEN}
+        if crashed and not self._finishing and time.monotonic() > self._started_at + AGAIN:
             self._log(f"warning: the mirror's process has ended with {code}: starting it again")
             self._begin()
 
@@ -107,7 +109,7 @@ class MirrorProcess:
         """How far it is; None on nodes without rank 0. May be read from another thread."""
         if not self._leads:
             return None
-        found = MirrorReport(url=self._node.job.snapshots.mirror)
+        found = MirrorReport(url=self._node.job.snapshots.mirror, node=self._node.node_index)
         with suppress(OSError, MalformedError):
             found = typed.load(MirrorReport, self._status.read_bytes())
         process = self._process
@@ -133,14 +135,14 @@ class MirrorProcess:
             if until is None and (seconds_left := left()) is not None:
                 until = time.monotonic() + seconds_left
             with suppress(subprocess.TimeoutExpired):
-                if self._process.wait(POLL) in {0, REFUSED} or self._only_copy is None:
+                if self._process.wait(POLL) in {0, REFUSED, TAKEN} or self._only_copy is None:
                     break
                 time.sleep(1.0)
                 self._begin()
                 self._end_input()
             if until is None:
                 self._hold(self.report or report, on_hold)
-        if self._process.poll() != 0:
+        if self._process.poll() not in {0, TAKEN}:
             self._tell(self.report or report)
         self.holding = ""
         self._kill()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from kitjob.record import replace
 from kitjob.report import MirrorReport, Report
@@ -11,6 +14,8 @@ from kittrain.agent.report.report_sinks import sink_of
 from kittrain.job.env import NodeEnv
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending
+
+SILENT: Final = 30.0  # seconds without a report of those that are left
 
 
 def report_last_step(node: NodeEnv, log: Callable[[str], None]) -> None:
@@ -32,27 +37,41 @@ def after_the_end(node: NodeEnv, log: Callable[[str], None]) -> Ending | None:
     """How a node ends whose job has trained to its end without it; None: it has not, as far as is known.
 
     Where snapshots are in memory, no folder says so, and a node that takes the place of a lost one would wait in vain.
+    While another one uploads what there is, it waits for that if the job may end with it.
     """
     sink = sink_of(node.run.report, log, os.environ) if node.job.snapshots.in_memory else None
     try:
         last = sink.last() if sink else None
         if sink is None or last is None or last.run != node.run_id or not last.ended:
             return None
-        ending = _without(last, node.node_index)
-        if ending is not FINISHED:  # what starts it again by a command goes on from the mirror
-            sink.put(replace(last, ended=False))
+        told, heard = last.updated, time.monotonic()
+        while not _is_mirrored(last) and (_uploads(last, node.node_index) or node.node_index == 0):
+            if time.monotonic() > heard + SILENT:  # what starts it again by a command goes on from the mirror
+                sink.put(replace(last, ended=False))
+                return _lost(last.mirror or MirrorReport())
+            time.sleep(sink.interval)
+            with suppress(OSError):  # the next time
+                last = sink.last() or last
+            told, heard = last.updated, heard if told == last.updated else time.monotonic()
     except OSError as error:
         log(f"warning: whether the run has ended already is not known: {error}")
         return None
-    return ending
+    return FINISHED
 
 
-def _without(last: Report, node: int) -> Ending:
-    """How the node that was lost ends."""
-    led = str(node) in last.nodes and last.nodes[str(node)].group_rank == 0
-    mirror = last.mirror or MirrorReport()
-    if not led or (mirror.step == last.progress.snapshot_step and not mirror.behind):
-        return FINISHED
+def _is_mirrored(last: Report) -> bool:
+    return last.mirror is not None and last.mirror.step == last.progress.snapshot_step and not last.mirror.behind
+
+
+def _uploads(last: Report, node: int) -> bool:
+    """Whether the node that was lost was the one that uploads, as far as the others have told."""
+    if last.mirror and last.mirror.node is not None:
+        return bool(last.mirror.node == node)
+    return str(node) in last.nodes and last.nodes[str(node)].group_rank == 0
+
+
+def _lost(mirror: MirrorReport) -> Ending:
+    """How a node ends if no other one has what the run has trained."""
     newest = "it has no snapshot" if mirror.step is None else f"its newest snapshot is of step {mirror.step}"
-    lost = f"{mirror.url} does not have everything: {newest}; the node that had it is lost"
+    lost = f"{mirror.url} does not have everything: {newest}; the nodes that had it are lost"
     return Ending(outcome="fatal", reason=f"all ranks succeeded, and what they have trained is lost: {lost}")

@@ -122,6 +122,7 @@ class Reporter:
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
         self._report: Report | None = None  # if this node has group rank 0
+        self._former: Report | None = None  # of the node that had it, if this one has taken its place at the end
         self._round_over = self._ended = False
         self._changed = threading.Event()
         self._stopping = False
@@ -326,6 +327,17 @@ class Reporter:
         self._ended = ended
         self._changed.set()
 
+    def take_over(self) -> None:
+        """Training has ended, and the node with group rank 0 is lost: report from here what the others still do."""
+        try:
+            former = self._sink.last() if self._sink else None
+        except OSError as error:
+            self._log(f"warning: the status does not show what this node does: {error}")
+            return
+        if self._sink and former and former.run == self._node.run_id:
+            self._former = self._report = former
+            self._publish(self._sink)
+
     def stop(self) -> None:
         """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
         self._stopping = True
@@ -344,6 +356,9 @@ class Reporter:
             restarts=self._restarts,
             nodes=nodes,
         )
+        self._publish(sink)
+
+    def _publish(self, sink: Sink) -> None:
         self._changed.set()
         if not self._thread:
             self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
@@ -363,7 +378,14 @@ class Reporter:
             last, report = self._stopping, self._report
             if report:
                 now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-                self._put(sink, replace(report, updated=now, progress=self._progress(), **self._health(report)))
+                known = self._after_the_end(self._former) if self._former else self._during(report)
+                self._put(sink, replace(report, updated=now, **known))
+
+    def _after_the_end(self, former: Report) -> dict[str, Any]:
+        """What changes once training has ended; all else is as the former leader has told it last."""
+        mirror, copies = self.stored
+        mirror = mirror or replace(former.mirror or MirrorReport(), node=self._node.node_index)
+        return {"ended": self._ended, "mirror": mirror, "copies": copies, "warning": self.warning}
 
     def _remember(self, sink: Sink) -> None:
         """Take the step that a former leader of this run has reported last: that agent is gone."""
@@ -374,8 +396,8 @@ class Reporter:
         except OSError:
             return  # only a number is missing, and the first report says what is wrong with the sink
 
-    def _health(self, report: Report) -> dict[str, Any]:
-        """Step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""
+    def _during(self, report: Report) -> dict[str, Any]:
+        """Progress, step times and failures, per node and not per rank: a ConfigMap holds at most 1 MiB."""
         busy = {int(rank): seconds for rank, seconds in self._timings.get("busy", {}).items()}
         slowest = {
             index: round(max(busy[rank] for rank in ranks), 4)
@@ -385,6 +407,7 @@ class Reporter:
         mirror, copies = self.stored
         slow, failures, still = self._timings.get("slow", {}), tuple(self._failures.known), self.standstill
         return {
+            "progress": self._progress(),
             "busy": slowest,
             "ended": self._ended,
             "slow": dict(slow),

@@ -14,6 +14,7 @@ from typing import Final
 import torch
 from torch.distributed.elastic.rendezvous import RendezvousTimeoutError
 
+from kitjob.durations import seconds
 from kitjob.report import CopiesReport, MirrorReport
 from kittrain.agent.processes.copies import CopiesProcess
 from kittrain.agent.processes.kept_ranks import KeptRanks
@@ -113,14 +114,14 @@ class Supervisor:
         try:
             ending = self._check_host() or self._run_rounds(backend)
             self._reporter.succeeded(ended=ending.outcome == "done")
-            self._finish_mirror(gather=ending.outcome != "retryable")
+            self._finish_mirror(gather=ending.outcome != "retryable", job=ending.outcome == "done")
             ending = self._with_what_is_lost(ending)
             self._reporter.succeeded(ended=ending.outcome == "done")
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
         except JobEnded as error:
-            self._finish_mirror(gather=True)
+            self._finish_mirror(gather=True, job=error.ending.outcome == "done")
             self._reporter.ended(error.ending)
             return error.ending
         else:
@@ -133,17 +134,29 @@ class Supervisor:
             if self._copies:
                 self._copies.stop()
 
-    def _finish_mirror(self, *, gather: bool) -> None:
+    def _finish_mirror(self, *, gather: bool, job: bool = False) -> None:
         """Have what is published copied, within the grace period if this node is drained.
 
         Args:
-            gather: wait until rank 0's node has this one's part of the newest snapshot: what is here may go with it.
+            gather: wait until rank 0's node has this one's part of the newest snapshot: what is here may go with it. If
+                that is nowhere else, wait until it is uploaded, too, and do it here if the nodes before this are lost.
+            job: training has ended on all nodes.
         """
         if not self._mirror:
             return
-        if self._copies and gather:
-            self._copies.settle(self._left() / 2 if self._drain.requested else FINISH)
+        if self._copies and gather and self._settle(self._copies, job=job):
+            self._mirror.lead(leads=True)
+        uploads = self._mirror.report is not None
         self._mirror.finish(lambda: self._left() if self._drain.requested else None, self._reporter.history.held)
+        if self._copies and uploads:
+            self._copies.release()
+
+    def _settle(self, copies: CopiesProcess, *, job: bool) -> bool:
+        """Wait until no other node needs what is here; returns whether this node is to upload it."""
+        snapshots = self._node.job.snapshots
+        longest = FINISH + (seconds(snapshots.mirror_timeout) if snapshots.in_memory else 0.0)
+        half = lambda: self._left() / 2 if self._drain.requested else None  # noqa: E731  two words for one use
+        return copies.settle(longest, half, job=job, on_lead=self._reporter.take_over)
 
     def _with_what_is_lost(self, ending: Ending) -> Ending:
         """A job that has trained, and has nothing of it, has failed."""

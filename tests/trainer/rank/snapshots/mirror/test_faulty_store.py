@@ -147,6 +147,7 @@ def test_training_never_waits_and_the_status_tells_how_far_it_is(
         return Mirror(Store(url, s3.environ(proxy.url)), owner, resume=False)
 
     uploader = Uploader(
+        node=0,
         url=url,
         open=opened,
         folder=folder,

@@ -15,7 +15,12 @@ from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.folder.listing import is_empty
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import Manifest, verify
-from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorTakenError
+from kittrain.rank.snapshots.mirror.errors import (
+    MirrorDamagedError,
+    MirrorError,
+    MirrorHandedOverError,
+    MirrorTakenError,
+)
 from kittrain.rank.snapshots.mirror.fetching import check_folder, fetch, newer_than
 from kittrain.rank.snapshots.mirror.index import INDEX, Entry, Owner
 from kittrain.rank.snapshots.mirror.store import Store
@@ -78,7 +83,7 @@ def test_an_earlier_writer_is_fenced_off(store: Store, tmp_path: Path) -> None:
     first, (one, two) = mirror(store, "a"), runs.run(tmp_path, 1, 2)
     add(first, tmp_path, one)
     second = mirror(store, "b")
-    with pytest.raises(MirrorTakenError, match="now written by another node of this run, on pod-0"):
+    with pytest.raises(MirrorHandedOverError, match="now written by another node of this run, on pod-0"):
         add(first, tmp_path, two)
     assert steps(store) == [1]
     add(second, tmp_path, two)

@@ -107,3 +107,48 @@ def test_copies_that_do_not_keep_up_are_told() -> None:
         directory.tell(0, [held(step, 0, shards=2) for step in steps])
         plan = directory.tell(1, [held(step, 1, shards=2) for step in steps])
         assert (plan.copied, plan.behind) == (None, len(steps) > 3)
+
+
+ALL = {0: (0, 2), 1: (1, 0), 2: (2, 1), 3: ()}
+
+
+def ending(*nodes: int, lost: tuple[int, ...] = ()) -> Directory:
+    """Of four nodes, whose training has ended; the first of them uploads."""
+    ring = [Place(node=node, host=f"h{node}", address=f"a:{node}") for node in nodes]
+    directory = Directory(round=1, ring=ring, whole=nodes[0], ending=0.0)
+    for node in nodes:
+        if node not in lost:
+            directory.tell(node, [held(10, *ALL[node])], now=1.0, ends="job")
+    return directory
+
+
+def test_those_who_may_have_to_upload_stay_until_it_is_done_and_the_others_until_they_have_all() -> None:
+    directory = ending(0, 1, 2, 3)
+    plans = [directory.tell(node, [held(10, *ALL[node])], now=1.0, ends="job") for node in range(4)]
+    assert [plan.stays for plan in plans] == [False, True, True, False]
+    assert [[task.number for task in plan.tasks] for plan in plans] == [[1], [2], [0], []]
+    assert not plans[3].gathered, "two nodes do not have all yet"
+    for node in (0, 1, 2):
+        directory.tell(node, [held(10, 0, 1, 2)], now=1.0, ends="job")
+    assert directory.tell(3, [], now=1.0, ends="job").gathered
+    assert directory.waits(1.0)
+    directory.released = True
+    assert not any(directory.tell(node, [held(10, 0, 1, 2)], now=1.0, ends="job").stays for node in (1, 2))
+    assert not directory.waits(1.0)
+
+
+def test_nobody_waits_for_a_node_that_is_lost_at_the_end() -> None:
+    directory = ending(0, 1, 2, lost=(1,))
+    assert directory.tell(2, [held(10, 2, 1)], now=2.0, ends="job").tasks == (), "it may still come"
+    directory.tell(0, [held(10, 0, 2)], now=4.0, ends="job")
+    assert [one.number for one in directory.tell(2, [held(10, 2, 1)], now=4.0, ends="job").tasks] == [0]
+    directory.released = True
+    directory.tell(2, [held(10, 0, 1, 2)], now=4.0, ends="job")
+    assert not directory.waits(4.0)
+
+
+def test_a_node_whose_job_has_ended_waits_for_the_one_that_uploads_to_end_too() -> None:
+    directory = Directory(round=1, ring=RING[:2], whole=0)
+    directory.tell(0, [held(10, 0, 1, shards=2)])
+    assert directory.tell(1, [held(10, 1, shards=2)], ends="job").stays
+    assert not directory.tell(1, [held(10, 1, shards=2)], ends="node").stays, "the others go on without it"

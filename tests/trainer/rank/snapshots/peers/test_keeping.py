@@ -44,7 +44,7 @@ class Refusing(Server):
 class Node:
     """A node's folder and its process, as threads that end with the test's process."""
 
-    def __init__(self, folder: Path, index: int, *, keep: int = 3, whole: bool = False) -> None:
+    def __init__(self, folder: Path, index: int, *, keep: int = 3, whole: bool = False, stays: bool = False) -> None:
         self.folder, self.index = folder / f"node-{index}", index
         self.folder.mkdir(exist_ok=True)
         self.log: list[str] = []
@@ -59,6 +59,7 @@ class Node:
             run="run-1",
             archive=archive(self.folder, self.log.append, keep=keep),
             whole=whole,
+            stays=stays,
             log=self.log.append,
         )
         self.server.start()
@@ -273,3 +274,55 @@ def test_a_node_is_needed_no_more_once_the_others_are_in_a_later_round(tmp_path:
     begin(nodes[:1], 2)
     nodes[1].keeper.finish()
     wait(lambda: settled(nodes[1]))
+
+
+def leads(node: Node) -> bool:
+    return node.mark is not None and node.mark.leads == os.getpid()
+
+
+def released(node: Node) -> bool:
+    return node.mark is not None and node.mark.released == os.getpid()
+
+
+def cut(node: Node, address: str) -> None:
+    """It is lost: nobody is served any more, and it asks nobody."""
+    node.place = Place(node=node.index, host=node.place.host, address=address)
+
+
+def test_nodes_stay_until_what_is_nowhere_else_is_uploaded(tmp_path: Path) -> None:
+    nodes = [Node(tmp_path, index, whole=True, stays=True) for index in range(4)]
+    begin(nodes)
+    saved = publish(nodes, tmp_path / "whole", manifest())
+    for node in nodes[1:]:
+        node.keeper.finish("job")
+    wait(lambda: copied(nodes, saved.step))
+    time.sleep(0.5)  # some looks
+    assert not any(map(settled, nodes[1:])), "the one that uploads has yet to end"
+    nodes[0].keeper.finish("job")
+    wait(lambda: [node.held().get(saved.name) for node in nodes] == [(0, 1)] * 3 + [None] and settled(nodes[3]))
+    wait(lambda: settled(nodes[0]))
+    assert not any(map(settled, nodes[1:3]))
+    nodes[0].keeper.release()
+    wait(lambda: all(map(settled, nodes)) and released(nodes[0]))
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_the_next_node_uploads_if_those_before_it_are_lost(tmp_path: Path, *, frozen: bool) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))  # connections are made, and never answered
+    (folder := tmp_path / str(frozen)).mkdir()  # not where the threads of the other case write
+    nodes = [Node(folder, index, whole=True, stays=True) for index in range(3)]
+    saved = publish(nodes, folder / "whole", manifest())
+    nodes[0].server.refuses = True
+    cut(nodes[0], f"127.0.0.1:{silent.getsockname()[1] if frozen else 1}")  # as the others are about to end
+    begin(nodes)
+    for node in nodes[1:]:
+        node.keeper.finish("job")
+    wait(lambda: leads(nodes[1]))
+    assert not settled(nodes[1]), "nobody has its other shard"
+    publish([nodes[2]], folder / "again", manifest(), of=(0,))
+    wait(lambda: settled(nodes[1]))
+    assert nodes[1].held()[saved.name] == (0, 1)
+    assert not leads(nodes[2])
+    assert not settled(nodes[2])
+    nodes[1].keeper.release()
+    wait(lambda: settled(nodes[2]) and released(nodes[1]))

@@ -2,7 +2,8 @@
 
 ``check`` looks whether the mirror can be used; ``upload`` keeps it up with the folder until the end of stdin, and then
 until all is uploaded; ``fetch`` brings the newest snapshot into a folder that has none. Exit code 1: somebody has to
-change something; 75: the store does not answer, try again; 69, of a check for ``submit``: the library is not here.
+change something; 3: another node of this run uploads now; 75: the store does not answer, try again; 69, of a check for
+``submit``: the library is not here.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kittrain.rank.snapshots.mirror import index as indices
 from kittrain.rank.snapshots.mirror.errors import (
     MirrorDamagedError,
     MirrorError,
+    MirrorHandedOverError,
     MirrorLibraryError,
     MirrorUnavailableError,
     brief,
@@ -41,6 +43,7 @@ from kittrain.system.priority import yield_to_training
 
 UNAVAILABLE: Final = 75  # sysexits' EX_TEMPFAIL
 NO_LIBRARY: Final = 69  # EX_UNAVAILABLE
+HANDED_OVER: Final = 3  # kittrain.agent.processes.mirror
 AHEAD: Final = (
     "warning: {0} has {1} of this run, which is newer than all that {2} has, and training goes on from there; if that "
     "is not meant: submit --continue {0} with another --name or --claim, whose folder is empty\n"
@@ -64,6 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     env = rank_env()
     try:
         return {"check": check, "upload": upload, "fetch": fetch}[options.command](env, options)
+    except MirrorHandedOverError:
+        return HANDED_OVER  # the log has it
     except MirrorLibraryError as error:
         sys.stderr.write(f"{error}\n")
         return 1 if options.within is None else NO_LIBRARY
@@ -128,6 +133,7 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
 
     uploader = Uploader(
         url=job.snapshots.mirror,
+        node=env.node_index,
         open=opened,
         folder=folder,
         run=env.run_id,

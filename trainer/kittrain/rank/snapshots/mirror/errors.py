@@ -45,6 +45,10 @@ class MirrorTakenError(MirrorError):
     """Another run, or another node of this one, writes this mirror now."""
 
 
+class MirrorHandedOverError(MirrorTakenError):
+    """Another node of this run writes it now."""
+
+
 class MirrorUnavailableError(Exception):
     """The store does not answer, or says that it cannot at the moment."""
 

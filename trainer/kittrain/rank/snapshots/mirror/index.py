@@ -15,7 +15,12 @@ from typing import Any, Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
-from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorTakenError
+from kittrain.rank.snapshots.mirror.errors import (
+    MirrorDamagedError,
+    MirrorError,
+    MirrorHandedOverError,
+    MirrorTakenError,
+)
 
 FORMAT: Final = 1
 INDEX: Final = "mirror.json"
@@ -139,8 +144,10 @@ def check_owner(index: Index, owner: Owner, url: str) -> None:
     """
     now = index.owner
     if now.claim != owner.claim:
-        who = "another node of this run" if now.run == owner.run else f"run {now.run} (job {now.job!r})"
-        raise MirrorTakenError(f"{url} is now written by {who}, on {now.host}: this node does not copy to it any more")
+        own = now.run == owner.run
+        who = "another node of this run" if own else f"run {now.run} (job {now.job!r})"
+        text = f"{url} is now written by {who}, on {now.host}: this node does not copy to it any more"
+        raise MirrorHandedOverError(text) if own else MirrorTakenError(text)
 
 
 def added(index: Index, entry: Entry, dropped: Sequence[Entry] = ()) -> Index:

@@ -28,6 +28,7 @@ from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
 from kittrain.rank.snapshots.mirror.errors import (
     MirrorDamagedError,
     MirrorError,
+    MirrorHandedOverError,
     MirrorTakenError,
     MirrorUnavailableError,
     brief,
@@ -47,6 +48,7 @@ class Uploader:
 
     Attributes:
         url: of the mirror.
+        node: index of this one.
         open: makes the mirror; tried again while the store does not answer.
         folder: of the snapshots.
         run: the run's id.
@@ -60,6 +62,7 @@ class Uploader:
     """
 
     url: str
+    node: int
     open: Callable[[], Mirror]
     folder: Path
     run: str
@@ -76,13 +79,19 @@ class Uploader:
     _report: MirrorReport | None = None
 
     def run_until_done(self) -> bool:
-        """Upload until told to finish; returns whether all is uploaded, False too if another has taken over."""
+        """Upload until told to finish; returns whether all is uploaded, False too if another run has taken over.
+
+        Raises:
+            MirrorHandedOverError: another node of this run has.
+        """
         while True:
             last = self.finishing.is_set()
             try:
                 done = self._catch_up()
             except MirrorTakenError as error:
                 self._failed(error)
+                if isinstance(error, MirrorHandedOverError):
+                    raise
                 return False
             except FAILURES as error:
                 self._failed(error)
@@ -191,6 +200,7 @@ class Uploader:
             behind_steps=max(0, *(one.step - (newest.step if newest else 0) for one in left)) if left else 0,
             behind_since=min((one.created for one in left), default=None),
             sent=self._sent,
+            node=self.node,
             warning=self._told,
         )
         self._write(report)
@@ -200,7 +210,7 @@ class Uploader:
         if text != self._told:
             self._told = text
             self.log(f"warning: {text}")
-        last = self._report or MirrorReport(url=self.url)
+        last = self._report or MirrorReport(url=self.url, node=self.node)
         self._write(MirrorReport(**{name: getattr(last, name) for name in last.__fields__} | {"warning": text}))
 
     def _write(self, report: MirrorReport) -> None:

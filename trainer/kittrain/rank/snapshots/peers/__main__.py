@@ -1,7 +1,8 @@
 """``python -P -m kittrain.rank.snapshots.peers``: what each agent runs next to it to keep copies.
 
-The first line on stdin is the run's key, in hexadecimal digits; each further one is a round of the ranks, as JSON.
-After the end of stdin nothing more is published here, and others may still need what there is: the agent ends it.
+The first line on stdin is the run's key, in hexadecimal digits. Each further one is a round of the ranks, as JSON; or
+``end node`` or ``end job``: nothing more is published here, and others may still need what there is; or ``release``:
+they do not, as it is uploaded. The agent ends this.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -29,7 +29,6 @@ from kittrain.system.parent_death import die_with_parent
 from kittrain.system.priority import yield_to_training
 
 NICE: Final = 5
-LONGEST: Final = 900.0  # seconds after the end of stdin, if no agent is left to end it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,15 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         run=env.run_id,
         archive=Archive(env.snapshot_dir, run=env.run_id, retention=retention, log=say),
         whole=bool(env.job.snapshots.mirror),
+        stays=env.job.snapshots.in_memory,
         log=say,
     )
     server.start()
     threading.Thread(target=keeper.keep, daemon=True).start()
     for told in sys.stdin.buffer:
-        keeper.begin(typed.load(Round, told))
-    keeper.finish()
-    time.sleep(LONGEST)
-    return 0
+        word, *what = told.decode().split(maxsplit=1)
+        if word == "end":
+            keeper.finish("job" if what == ["job\n"] else "node")
+        elif word == "release":
+            keeper.release()
+        else:
+            keeper.begin(typed.load(Round, told))
+    return 0  # there is no agent any more
 
 
 if __name__ == "__main__":

@@ -20,17 +20,16 @@ from kittrain.rank.snapshots.folder.archive import Archive
 from kittrain.rank.snapshots.folder.held import Held, Holdings
 from kittrain.rank.snapshots.folder.mark import Mark
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError
-from kittrain.rank.snapshots.peers.directory import Directory, Plan
+from kittrain.rank.snapshots.peers.directory import GONE, Directory, Ends, Plan
 from kittrain.rank.snapshots.peers.fetching import Fetcher, FetchError
 from kittrain.rank.snapshots.peers.messages import Answer, Request, Round
 from kittrain.rank.snapshots.peers.serving import Server
-from kittrain.rank.snapshots.peers.wire import Channel, PeerLostError
+from kittrain.rank.snapshots.peers.wire import TIMEOUT, Channel, PeerLostError
 
 INTERVALS: Final = (0.05, 0.25)  # seconds between two looks at the folder: while there is something to do, and else
 PER_NODE: Final = 0.005  # the same for each node: all ask one
 ANYWAY: Final = 1.0  # seconds after which the directory is told even what has not changed
 RETRY: Final = (0.1, 2.0)  # seconds after a failure: first and longest
-GONE: Final = 3.0  # seconds without an answer after which rank 0's node asks for nothing more
 PATIENCE: Final = 20.0  # seconds without a shard that has come, after which rank 0's node waits for no other
 EVENTS: Final = (PeerLostError, FetchError, CorruptError, IncompatibleError, OSError)
 
@@ -47,6 +46,7 @@ class Keeper:
         run: id of the run.
         archive: prunes the folder.
         whole: whether the node with rank 0 is to hold all shards.
+        stays: whether nodes are needed until what they hold is uploaded; the next one does it if rank 0's is lost.
         log: receives a line for each kind of failure.
     """
 
@@ -58,7 +58,9 @@ class Keeper:
     archive: Archive
     whole: bool
     log: Callable[[str], None]
+    stays: bool = False
     _round: Round | None = None
+    _first: int = 0  # the place of the round that has the directory: at the end the first that is left
     _changed: threading.Event = field(default_factory=threading.Event)
     _channel: Channel | None = None
     _asked: str = ""  # the address that the channel is to
@@ -70,6 +72,9 @@ class Keeper:
     _settled: bool = False  # whether the newest snapshot that is here is all where it is to be, as far as it is known
     _finishing: threading.Event = field(default_factory=threading.Event)
     _heard_at: float = 0.0  # of rank 0's node; at that node: when a shard came last
+    _ends: Ends = ""
+    _stay: bool = False  # whether this node is to stay although it is settled
+    _released: threading.Event = field(default_factory=threading.Event)
     _superseded: bool = False  # whether rank 0's node is in a later round
     _failures: int = 0  # one after another
 
@@ -78,20 +83,30 @@ class Keeper:
         mine = one.places and one.places[0].node == self.node
         whole = self.node if self.whole else None
         self.server.lead(Directory(round=one.number, ring=one.places, whole=whole) if mine else None)
-        self._round, self._seen = one, None
+        self._round, self._seen, self._first = one, None, 0
         self._changed.set()
 
-    def finish(self) -> None:
+    def finish(self, what: Ends = "node") -> None:
         """Nothing more is published here: tell by the mark when others need this no more; called by another thread."""
         self._heard_at = time.monotonic()
+        if self.stays:
+            self._ends = what
+            self.server.end()
         self._finishing.set()
+        self._changed.set()
+
+    def release(self) -> None:
+        """What is here is uploaded, or given up: tell those who stay, and the agent by the mark."""
+        self.server.release()
+        self._released.set()
         self._changed.set()
 
     def keep(self) -> None:
         """Keep copies for good."""
-        holdings = Holdings(self.folder)
+        holdings, finishing = Holdings(self.folder), False
         while True:
-            finishing = self._finishing.is_set()
+            if self._finishing.is_set() and not finishing:
+                finishing, self._settled, self._seen = True, False, None  # what is needed at the end is asked then
             try:
                 self._look(holdings)
                 self._failures = 0
@@ -100,16 +115,46 @@ class Keeper:
                 first, longest = RETRY
                 self._wait(min(first * 2**self._failures, longest))
                 self._failures = min(self._failures + 1, 10)
-            if finishing and self._needed_no_more():
-                self._write(replace(self._mark or Mark(run=self.run), settled=os.getpid()))
+            if finishing:
+                self._end()
             interval = INTERVALS[self._settled or self._round is None]
             self._wait(max(interval, PER_NODE * len(self._round.places if self._round else ())))
 
-    def _needed_no_more(self) -> bool:
-        """Whether all that is here is where it is to be, or rank 0's node asks for no more of it."""
-        leads = self._round is not None and self._round.places[0].node == self.node
-        silent = time.monotonic() > self._heard_at + (PATIENCE if leads else GONE)
-        return self._settled or self._superseded or silent
+    def _end(self) -> None:
+        """Tell the agent whether others need this node, and whether it takes the place of rank 0's."""
+        silent = self._silent
+        if silent and self.stays and self._round and not self._leads and not self._superseded:
+            self._pass_over(self._round)
+            silent = False
+        needed = not (self._settled and not self._stay) and not self._superseded and not silent
+        told = self._released.is_set() and not self.server.awaited
+        own = os.getpid()
+        last = self._mark or Mark(run=self.run)
+        self._write(
+            replace(
+                last,
+                leads=own if self._leads and self._first else 0,
+                settled=0 if needed else own,
+                released=own if told else 0,
+            )
+        )
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this node has the directory of its round."""
+        return self._round is not None and self._round.places[self._first].node == self.node
+
+    @property
+    def _silent(self) -> bool:
+        """Whether nobody asks for what is here any more; at the node that has the directory: whether no shard comes."""
+        return time.monotonic() > self._heard_at + (PATIENCE if self._leads else GONE)
+
+    def _pass_over(self, one: Round) -> None:
+        """The node that has the directory is lost: the next one has it."""
+        self._first, self._heard_at, self._seen, self._settled = self._first + 1, time.monotonic(), None, False
+        if self._leads:
+            places, now = one.places[self._first :], time.monotonic()
+            self.server.lead(Directory(round=one.number, ring=places, whole=self.node, ending=now))
 
     def _wait(self, seconds: float) -> None:
         self._changed.wait(seconds)
@@ -120,13 +165,15 @@ class Keeper:
         if one is None:
             return
         held = holdings.scan()
-        if held == self._seen and self._settled and time.monotonic() < self._told_at + ANYWAY:
+        patience = 0.0 if self._stay else ANYWAY
+        if held == self._seen and self._settled and time.monotonic() < self._told_at + patience:
             return
         plan = self._ask(one, held)
         self._seen, self._told_at = held, time.monotonic()
         self._settled = plan is not None and (
             not held or (plan.have >= plan.wanted and plan.gathered and held[0].digest == plan.digest)
         )
+        self._stay = plan is not None and plan.stays
         if plan is None:
             self._seen = None  # the directory's node has yet to begin this round
             return
@@ -138,8 +185,8 @@ class Keeper:
             self._seen, self._told, self._heard_at = None, "", time.monotonic()
 
     def _ask(self, one: Round, held: Sequence[Held]) -> Plan | None:
-        request = Request(node=self.node, round=one.number, held=tuple(held))
-        leader = one.places[0]
+        request = Request(node=self.node, round=one.number, held=tuple(held), ends=self._ends)
+        leader = one.places[self._first]
         if leader.node == self.node:
             return self.server.tell(request).plan
         if self._channel is None or self._asked != leader.address:
@@ -147,12 +194,12 @@ class Keeper:
             self._channel, self._asked = self.open(leader.address), leader.address
         try:
             self._channel.send(request)
-            answer: Answer = self._channel.receive(Answer)
+            answer: Answer = self._channel.receive(Answer, timeout=GONE if self._ends else TIMEOUT)
         except PeerLostError:
             self._close()
             raise
         self._superseded = answer.round > one.number
-        if answer.plan:
+        if answer.plan or (self._first and not answer.round):  # it notices by itself that it is the next one
             self._heard_at = time.monotonic()
         return answer.plan
 
@@ -176,8 +223,8 @@ class Keeper:
     def _tell(self, plan: Plan) -> None:
         last = self._mark or Mark(run=self.run)
         self._write(
-            Mark(
-                run=self.run,
+            replace(
+                last,
                 step=plan.step,
                 have=plan.have,
                 wanted=plan.wanted,

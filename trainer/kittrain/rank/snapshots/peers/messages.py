@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kittrain.rank.snapshots.folder.held import Held
-from kittrain.rank.snapshots.peers.directory import Plan
+from kittrain.rank.snapshots.peers.directory import Ends, Plan
 from kittrain.rank.snapshots.peers.placement import Place
 
 
@@ -28,6 +28,7 @@ class Request:
 
     Attributes:
         round: of the ranks, if it tells what it holds.
+        ends: whether nothing more is published there, so that this node may end, or stay, as the job does.
         name: of the snapshot that it wants a file of; empty: it tells what it holds.
         file: its name.
     """
@@ -35,6 +36,7 @@ class Request:
     node: int
     round: int = 0
     held: tuple[Held, ...] = ()
+    ends: Ends = ""
     name: str = ""
     digest: str = ""
     file: str = ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,24 @@ class Server:
         with self._lock:
             self._directory = directory
 
+    def end(self) -> None:
+        """Nothing more is published here: others stay until what is here is uploaded, if this has the directory."""
+        with self._lock:
+            if self._directory:
+                self._directory.ending = time.monotonic()
+
+    def release(self) -> None:
+        """It is uploaded, or given up: tell those who stay."""
+        with self._lock:
+            if self._directory:
+                self._directory.released = True
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a node that stays has yet to be told that it may end."""
+        with self._lock:
+            return self._directory is not None and self._directory.waits(time.monotonic())
+
     def tell(self, request: Request) -> Answer:
         """Ask the directory, as others do."""
         with self._lock:
@@ -60,7 +79,8 @@ class Server:
             known = self._directory.round
             if known != request.round:
                 return Answer(round=known)
-            return Answer(plan=self._directory.tell(request.node, request.held), round=known)
+            plan = self._directory.tell(request.node, request.held, now=time.monotonic(), ends=request.ends)
+            return Answer(plan=plan, round=known)
 
     def _accept(self) -> None:
         while True:

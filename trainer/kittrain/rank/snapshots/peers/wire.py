@@ -29,6 +29,7 @@ MAX_GREETING: Final = 256  # bytes
 MAX_LINE: Final = 1 << 24  # bytes: what a node holds of some snapshots of thousands of ranks
 STRANGER: Final = "the other end does not know this run's secret: another secret, or another run"
 CLOSED: Final = "the connection was closed"
+GREETING: Final = 5.0  # seconds until the other end has proved itself
 TIMEOUT: Final = 30.0  # seconds for a message or a block
 
 
@@ -52,12 +53,13 @@ class Channel:
         self._connection = connection
         self._rest = bytearray()
         self._sent = self._received = 0
-        connection.settimeout(TIMEOUT)
+        connection.settimeout(GREETING)
         try:
             self._own, self._other = self._keys(key, client=client)
             self._write(_mac(self._own, b"proof").hex().encode() + b"\n")
             if not hmac.compare_digest(self._line(MAX_GREETING), _mac(self._other, b"proof").hex().encode()):
                 raise PeerLostError(STRANGER)  # noqa: TRY301  as all others here
+            connection.settimeout(TIMEOUT)
         except (PeerLostError, OSError) as error:
             self.close()
             raise PeerLostError(str(error)) from error
