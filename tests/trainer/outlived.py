@@ -30,7 +30,7 @@ class Rounds:
 def outlive(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are no other ranks that form the next round, and nothing that the script did before."""
     monkeypatch.setattr(World, "rejoin", lambda _: None)
-    monkeypatch.setattr(survival, "obstacle", lambda: "")
+    monkeypatch.setattr(survival, "obstacle", lambda **_: "")
 
 
 def world(folder: Path | None = None) -> World:

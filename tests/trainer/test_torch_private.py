@@ -9,7 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import distributed_c10d
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel, distributed
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -28,6 +30,7 @@ from kittrain import torch_private
 from kittrain.torch_private import early
 from kittrain.torch_private.early import EXTRA_STATE, WRAPPED_MODULES
 from kittrain.torch_private.elastic import ElasticAgent
+from kittrain.torch_private.fsdp import OWN_EXCHANGES, REPLICATED, CannotRenewError, ReplicatedShards
 from kittrain.torch_private.ranks import backward
 
 PACKAGE: Final = Path(torch_private.__file__).parent
@@ -91,6 +94,16 @@ LOGGER_METHODS: Final = ("_set_comm_hook_name", "_set_static_graph", "set_runtim
 REGISTER_HOOK: Final = "_register_comm_hook"
 IN_BACKWARD: Final = "_in_backward_optimizers"
 MANUAL_END: Final = "_require_manual_backward_finalization"  # of newer versions only
+MAKE_GROUP: Final = "_new_process_group_helper"
+# Of FSDP2 and its meshes: ``tests/trainer/test_sharded_survivors.py`` shows that they do what is expected.
+FSDP_STATE_OF: Final = "_get_fsdp_state"
+FSDP_STATE: Final = ("_fsdp_param_groups", "_is_root")
+FSDP_GROUP: Final = ("_all_gather_comm", "_all_gather_result", "_all_reduce_hook", "_reduce_scatter_comm")
+FSDP_GROUP_PUBLIC: Final = ("fsdp_params", "mesh_info", "post_forward_mesh_info")
+FSDP_PARAMETER: Final = ("_init_shard_mesh", "_shard_mesh")
+FSDP_PARAMETER_PUBLIC: Final = ("is_dtensor", "mesh_info", "post_forward_mesh_info")
+MESH: Final = ("_flatten_mapping", "_root_mesh")
+GROUPS_MADE: Final = "group_count"  # of ``_world``
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
 
@@ -199,6 +212,12 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         REGISTER_HOOK,
         IN_BACKWARD,
         MANUAL_END,
+        MAKE_GROUP,
+        FSDP_STATE_OF,
+        *FSDP_STATE,
+        *FSDP_GROUP,
+        *FSDP_PARAMETER,
+        *MESH,
         EXTRA_STATE,
         *WRAPPED_MODULES,
         *(function for _, function in WAITS if private(function)),
@@ -246,6 +265,117 @@ def test_ddp_has_the_names_by_which_buckets_are_kept() -> None:
         "param_to_name_mapping",
         "static_graph",
     ]
+
+
+@pytest.fixture
+def sharded(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A sharded model of a lone rank, on a mesh with one replica."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    # By its name: torch would remember the equal mesh of another test.
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("replicate", request.node.name))
+    yield fully_shard(nn.Linear(2, 2), mesh=mesh)
+    dist.destroy_process_group()
+
+
+def test_fsdp_has_the_names_by_which_its_groups_are_renewed(sharded: Any) -> None:
+    if not hasattr(sharded, "reset_iter_state"):
+        with pytest.raises(CannotRenewError, match="cannot take back a step"):
+            ReplicatedShards([sharded])
+        return
+    state = getattr(sharded, FSDP_STATE_OF)()
+    (group,) = state._fsdp_param_groups
+    parameter, mesh = group.fsdp_params[0], group.mesh_info.mesh
+    assert {*FSDP_STATE} <= {*vars(state)}
+    assert {*FSDP_GROUP, *FSDP_GROUP_PUBLIC} <= {*vars(group)}
+    assert {*FSDP_PARAMETER, *FSDP_PARAMETER_PUBLIC} <= {*vars(parameter), *dir(type(parameter))}
+    assert {*MESH} <= {*vars(mesh), *dir(type(mesh))}
+    assert type(group.mesh_info).__name__ == REPLICATED
+    assert tuple(type(getattr(group, name)).__name__ for name in (FSDP_GROUP[0], FSDP_GROUP[3])) == OWN_EXCHANGES
+    assert hasattr(distributed_c10d._world, GROUPS_MADE)
+
+
+def test_a_torch_without_what_is_needed_is_told(sharded: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("reset_iter_state", FSDP_STATE_OF):
+        with monkeypatch.context() as changed:
+            changed.delattr(FSDPModule, name, raising=False)
+            with pytest.raises(CannotRenewError, match=f"torch {re.escape(torch.__version__)} cannot take back a step"):
+                ReplicatedShards([sharded])
+
+
+def renewable(sharded: Any) -> None:
+    if not hasattr(sharded, "reset_iter_state"):
+        pytest.skip(f"torch {torch.__version__} cannot take back a step of FSDP2")
+
+
+def divide_without_replicas(_: Any) -> Any:
+    return fully_shard(nn.Linear(2, 2), mesh=init_device_mesh("cpu", (1,)))
+
+
+def make_a_group(model: Any) -> Any:
+    dist.new_group([0])
+    return model
+
+
+def set_a_hook(model: Any) -> Any:
+    model.set_all_reduce_hook(lambda _: None)
+    return model
+
+
+def use_another_mesh(model: Any) -> Any:
+    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("other", "mesh"))
+    other: Any = fully_shard(nn.Linear(2, 2), mesh=mesh)
+    return nn.Sequential(model, other)
+
+
+def use_a_part_of_a_mesh(_: Any) -> Any:
+    mesh = init_device_mesh("cpu", (1, 1, 1), mesh_dim_names=("pipeline", "replicate", "shard"))
+    return fully_shard(nn.Linear(2, 2), mesh=mesh["replicate", "shard"])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (divide_without_replicas, "the model is sharded without replicas"),
+        (make_a_group, "process groups besides those of the model's mesh"),
+        (set_a_hook, "the script has set how FSDP2 exchanges"),
+        (use_another_mesh, "on more than one mesh"),
+        (use_a_part_of_a_mesh, "not one of all ranks in their order"),
+    ],
+)
+def test_what_cannot_be_renewed_is_told(sharded: Any, change: Callable[[Any], Any], why: str) -> None:
+    renewable(sharded)
+    with pytest.raises(CannotRenewError, match=why):
+        ReplicatedShards([change(sharded)])
+
+
+def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewable(sharded)
+    shards = ReplicatedShards([sharded])
+    monkeypatch.setattr(type(shards._mesh), "size", lambda _, dim: (2, 2)[dim])
+    shards.check(2, 4)
+    with pytest.raises(CannotRenewError, match="3 ranks cannot hold replicas of a model in 2 parts"):
+        shards.check(0, 3)
+    with pytest.raises(CannotRenewError, match="rank 3 of 4 holds part 1 of the model, and not 0"):
+        shards.check(3, 4)
+
+
+def test_a_renewed_mesh_has_the_new_groups_and_the_model_trains_on(sharded: nn.Module) -> None:
+    renewable(sharded)
+    shards = ReplicatedShards([sharded])
+    sharded(torch.ones(1, 2))  # without a backward pass
+    shards.reset()
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    shards.check(0, 1)
+    shards.renew()
+    sharded(torch.ones(1, 2)).sum().backward()
+    weight: Any = sharded.get_parameter("weight")
+    assert weight.grad.full_tensor().tolist() == [[1, 1], [1, 1]]
+
+
+def test_groups_are_made_by_one_function() -> None:
+    calls = inspect.getsource(distributed_c10d).count(f"{MAKE_GROUP}(")
+    assert calls == 1 + inspect.getsource(distributed_c10d.init_process_group).count(f"{MAKE_GROUP}(") + 1
 
 
 @pytest.mark.parametrize(("file", "function"), WAITS, ids=str)

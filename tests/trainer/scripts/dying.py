@@ -1,25 +1,29 @@
-"""Trains ``toy``; its second rank dies, or its third one blocks, at a point of its 20th step: once.
+"""Trains ``toy``, or what TRAINS names; its second rank dies, or its third one blocks, at a point of its 20th step.
 
-Or the second one dies, and the update of the first one is cut short.
+Once. Or the second one dies, and the update of the first one is cut short.
 
 python -m ... dying.py POINT MARKER toy's arguments
 """
 
+import importlib
 import os
 import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.nn.modules.module import register_module_forward_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from kittrain.workloads import toy
+INPUTS = 20  # of the models' first layers
 
 point, marker = sys.argv[1], Path(sys.argv[2])
 rank = int(os.environ["RANK"])
 forwards: list[bool] = []
+exchanged: list[int] = []  # how many forward passes there were before
 
 
 def reached(where: str) -> None:
@@ -45,7 +49,7 @@ def reached(where: str) -> None:
 
 
 def forward(module: torch.nn.Module, _inputs: object, output: torch.Tensor) -> None:
-    if type(module) is not torch.nn.Linear:
+    if not isinstance(module, torch.nn.Linear) or module.in_features != INPUTS:
         return
     forwards.append(True)
     reached("forward")
@@ -53,7 +57,17 @@ def forward(module: torch.nn.Module, _inputs: object, output: torch.Tensor) -> N
         output.register_hook(lambda _: reached("backward"))
 
 
+def exchange(*args: Any, **kwargs: Any) -> object:
+    """A gradient's part is averaged over the replicas: the last of three layers."""
+    exchanged.append(len(forwards))
+    if exchanged[-3:] == [len(forwards)] * 3:
+        reached("last exchange")
+    return all_reduce(*args, **kwargs)
+
+
+all_reduce = dist.all_reduce
+vars(dist)["all_reduce"] = exchange
 register_optimizer_step_pre_hook(lambda *_: reached("before the update"))
 register_optimizer_step_post_hook(lambda *_: reached("after the update"))
 register_module_forward_hook(forward)
-toy.main(sys.argv[3:])
+importlib.import_module(os.environ.get("TRAINS", "kittrain.workloads.toy")).main(sys.argv[3:])

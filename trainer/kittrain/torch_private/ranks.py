@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,18 @@ def set_collective_timeout(timeout: timedelta) -> None:
     """Set the timeout of the default process group's collectives. Newer versions of torch have a public name for it."""
     public = getattr(dist, "set_timeout", None)
     (public or distributed_c10d._set_pg_timeout)(timeout)  # noqa: SLF001
+
+
+def around_new_groups(around: Callable[[], AbstractContextManager[object]]) -> None:
+    """Make each process group within a context manager; the default one, too. Torch has no hook for it."""
+    make: Callable[..., Any] = distributed_c10d._new_process_group_helper  # noqa: SLF001
+
+    @functools.wraps(make)
+    def make_within(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return make(*args, **kwargs)
+
+    distributed_c10d._new_process_group_helper = make_within  # noqa: SLF001
 
 
 def has_one_group() -> bool:

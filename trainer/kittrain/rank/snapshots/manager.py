@@ -163,16 +163,16 @@ class SnapshotManager:
         """
         world = self._world
         own = self._reached_by(brought)
-        source = survivors.agree(world, own, outlived=brought is not None)
-        if source is None:
+        sources = survivors.agree(world, own, outlived=brought is not None, part=self._state.part.number)
+        if sources is None:
             return None
-        agreed = world.broadcast_value(brought, Brought, source=source)
+        agreed = world.broadcast_value(brought, Brought, source=min(sources.values()))
         assert agreed.cursor
         step = self._order.step(agreed.cursor)
         if self._folder is not None:
             self._claim(self._folder)
             self._continue_from(agreed)
-        survivors.share(world, self._state, source=source, has=own == self._reached_by(agreed), change=change)
+        survivors.share(world, self._state, sources=sources, has=own == self._reached_by(agreed), change=change)
         self._own.outlive(self._order.seed, step)
         self._reached, self._on_disk = agreed.cursor, False
         return agreed

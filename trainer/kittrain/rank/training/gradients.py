@@ -175,9 +175,11 @@ def without_average(parallel: nn.Module) -> Iterator[None]:
     sharded = [module for module in parallel.modules() if isinstance(module, FSDPModule)]
     for module in sharded:
         module.set_requires_gradient_sync(False, recurse=False)
-    yield
-    for module in sharded:
-        module.set_requires_gradient_sync(True, recurse=False)
+    try:
+        yield
+    finally:
+        for module in sharded:
+            module.set_requires_gradient_sync(True, recurse=False)
 
 
 @dataclass(slots=True)

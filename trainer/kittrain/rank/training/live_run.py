@@ -102,10 +102,7 @@ class RunSurvival(Survival):
         """See from now on when an optimizer changes the state."""
         if self.possible:
             for one in self._state.optimizers.values():
-                hooks.callback(one.register_step_pre_hook(self._update).remove)
-
-    def _update(self, *_: object) -> None:
-        self.updating = True
+                hooks.callback(one.register_step_pre_hook(lambda *_: self.update()).remove)
 
     def settled(self) -> None:
         """The state is one that a loop may go on from."""

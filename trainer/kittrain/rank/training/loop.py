@@ -201,7 +201,6 @@ class Training:
         self.optimizer.zero_grad()
         mean = gradients.backward(parts, self._session.message)
         beat(Phase.UPDATING)
-        self._survival.updating = True
         self._update()
         if self.scheduler:
             self.scheduler.step()
@@ -210,10 +209,12 @@ class Training:
 
     def _update(self) -> None:
         """Clip the gradients and change the parameters; with a scaler, not if gradients have overflown."""
+        self._survival.updating = self._scaler is not None
         if self._scaler:
             self._scaler.unscale_(self.optimizer)
-        if self.max_grad_norm is not None:
+        if self.max_grad_norm is not None:  # of a sharded model, this is collective
             nn.utils.clip_grad_norm_(self.model.parameters(), self.max_grad_norm)
+        self._survival.update()
         if self._scaler:
             self._scaler.step(self.optimizer)
             self._scaler.update()

@@ -22,6 +22,7 @@ from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.replica_state import living
 from kittrain.rank.world.rounds import RoundLeftError, obstacle
+from kittrain.torch_private.fsdp import CannotRenewError, ReplicatedShards
 
 SETTLE_SECONDS: Final = 1.0  # for a snapshot that this rank publishes
 
@@ -46,6 +47,7 @@ class Survival:
     def __init__(self, world: World, state: State, *, why_not: str = "") -> None:
         self._world = world
         self._state = state
+        self._shards: ReplicatedShards | None = None  # of a sharded model
         self._why_not = why_not
         self._within = self._possible = False
         self._before: list[torch.Tensor] = []  # the buffers at the start of a step
@@ -77,6 +79,15 @@ class Survival:
     def end(self) -> None:
         """There are no more steps."""
         self._set(within=False)
+
+    def update(self) -> None:
+        """An optimizer step begins: with all gradients, of which each rank of a replica has those of its part.
+
+        If other ranks of the replica could not have them, none takes the step.
+        """
+        if self._shards and self._within and not self.updating:
+            self._shards.meet()
+        self.updating = True
 
     @contextmanager
     def not_within(self) -> Iterator[None]:
@@ -131,8 +142,23 @@ class Survival:
         if self.updating:
             brought, self.updating = Brought(), False
         self._release()
-        self._world.rejoin()
+        self._rejoin()
         return brought
+
+    def _rejoin(self) -> None:
+        if (shards := self._shards) is None:
+            self._world.rejoin()
+            return
+
+        def renew() -> None:
+            shards.check(self._world.rank, self._world.size)
+            shards.renew()
+
+        shards.reset()
+        try:
+            self._world.rejoin(renew)
+        except CannotRenewError as error:
+            raise CannotOutliveError(f"{error}: this rank is started anew") from error
 
     def take_left(self) -> list[Step]:
         """The steps of former rounds that this rank has not reported."""
@@ -149,14 +175,17 @@ class Survival:
     def _obstacle(self) -> str:
         """Why this rank could not outlive its round; empty if it can."""
         if self._state.sharded:
-            return "each rank holds only a part of the model"
+            try:
+                self._shards = ReplicatedShards(self._state.modules)
+            except CannotRenewError as error:
+                return str(error)
         if self._why_not:
             return self._why_not
         if self._world.env.job.snapshots.memory_every_steps is not None:
             return "snapshots.memoryEverySteps is set"
         if _holds_ddp():
             return "the script has DDP modules of its own"
-        return obstacle()
+        return obstacle(groups=self._shards is not None)
 
     def _refuse(self, why: str) -> None:
         self.note = f"all ranks are restarted if one is lost, although policy.survivors is live: {why}"

@@ -73,8 +73,11 @@ class World:
         """Whether this is rank 0, which prints and writes for all."""
         return self.rank == 0
 
-    def rejoin(self) -> None:
+    def rejoin(self, further: Callable[[], None] | None = None) -> None:
         """Leave the group, whose round is over, and form that of the next round: with another rank and size.
+
+        Args:
+            further: makes the groups that a new rank's script makes.
 
         Raises:
             RuntimeError: the group could not be formed.
@@ -85,7 +88,7 @@ class World:
             env = replace(self.env, rank=int(told["RANK"]), world_size=int(told["WORLD_SIZE"]))
             object.__setattr__(self, "env", env)  # scripts hold this object, and ask it for their rank
             with suppress(RoundOverError):
-                _form(self.rounds, env, told)
+                _form(self.rounds, env, told, further)
                 self.heartbeat.beat(Phase.PREPARING)
                 return
 
@@ -132,14 +135,16 @@ class World:
         content = exchange.broadcast(content, self._comm_device, source=source)
         return cast("T", value if self.rank == source else _decode(kind, content, by=source))
 
-    def broadcast_bytes(self, content: bytes, *, source: int) -> bytes:
-        """The source rank's content, on every rank."""
-        return exchange.broadcast(content, self._comm_device, source=source) if dist.is_initialized() else content
+    def broadcast_bytes(self, content: bytes, *, source: int, group: dist.ProcessGroup | None = None) -> bytes:
+        """The source rank's content, on every rank; of a group, if one is given."""
+        if not dist.is_initialized():
+            return content
+        return exchange.broadcast(content, self._comm_device, source=source, group=group)
 
-    def broadcast(self, tensor: Tensor, *, source: int) -> None:
-        """Set a tensor on every rank to its values on one of them, in place."""
+    def broadcast(self, tensor: Tensor, *, source: int, group: dist.ProcessGroup | None = None) -> None:
+        """Set a tensor on every rank, of a group if one is given, to its values on one of them, in place."""
         if dist.is_initialized():
-            dist.broadcast(tensor, src=source)
+            dist.broadcast(tensor, src=source, group=group)
 
     def gather(self, value: T, kind: Any) -> list[T]:
         """All ranks' values, by rank, on rank 0; an empty list on the others. ``kind`` is the type of each."""
@@ -257,10 +262,13 @@ def join(*, seed: int = 0, env: RankEnv | None = None) -> Iterator[World]:
     dist.destroy_process_group()  # not after an error: it might wait for ranks that have ended
 
 
-def _form(rounds: Rounds, env: RankEnv, address: Mapping[str, str]) -> None:
-    """Form a round's group. An error that comes because the round is over is a ``RoundOverError``."""
+def _form(rounds: Rounds, env: RankEnv, address: Mapping[str, str], further: Callable[[], None] | None = None) -> None:
+    """Form a round's groups. An error that comes because the round is over is a ``RoundOverError``."""
     try:
         rounds.form(env, address, timeout=JOIN_TIMEOUT)
+        if further:
+            rounds.meet_for_groups(env.world_size)
+            further()
     except RuntimeError as error:
         if not rounds.ended_by(error):
             raise

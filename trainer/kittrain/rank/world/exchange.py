@@ -36,20 +36,20 @@ def all_gather(numbers: Sequence[int], device: torch.device) -> list[list[int]]:
     return found
 
 
-def broadcast(content: bytes, device: torch.device, *, source: int) -> bytes:
+def broadcast(content: bytes, device: torch.device, *, source: int, group: dist.ProcessGroup | None = None) -> bytes:
     """The source rank's content; that of the others is ignored. A short one is sent together with its length."""
     is_source = dist.get_rank() == source
     frame = _empty(LENGTH + SHORT, device)
     if is_source:
         head = len(content).to_bytes(LENGTH, "little") + content[:SHORT]
         frame = _padded(head, LENGTH + SHORT, device)
-    dist.broadcast(frame, src=source)
+    dist.broadcast(frame, src=source, group=group)
     received = _bytes(frame, LENGTH + SHORT)
     length = int.from_bytes(received[:LENGTH], "little")
     if length <= SHORT:
         return content if is_source else received[LENGTH : LENGTH + length]
     part = _padded(content, length, device) if is_source else _empty(length, device)
-    dist.broadcast(part, src=source)
+    dist.broadcast(part, src=source, group=group)
     return content if is_source else _bytes(part, length)
 
 

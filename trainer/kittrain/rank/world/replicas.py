@@ -74,6 +74,28 @@ def has_sharded_parameters(model: nn.Module) -> bool:
     return has_sharded_modules(model) or any(isinstance(one, DTensor) for one in model.parameters())
 
 
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Which part of the models a rank holds.
+
+    Attributes:
+        number: equal on the ranks that hold the same one.
+        group: of these ranks; None: all ranks.
+    """
+
+    number: int = 0
+    group: dist.ProcessGroup | None = None
+
+
+def part_of(*models: nn.Module) -> Part:
+    """The part that this rank holds of models with replicas (HSDP); of others, the whole."""
+    for one in (one for model in models for one in model.parameters()):
+        if isinstance(one, DTensor) and one.device_mesh.ndim == 1 + one.placements[0].is_replicate():
+            mesh = one.device_mesh
+            return Part(number=mesh.get_local_rank(mesh.ndim - 1), group=mesh.get_group(0) if mesh.ndim > 1 else None)
+    return Part()
+
+
 def reshard(*models: nn.Module) -> None:
     """Shard the parameters again that a forward pass without a backward pass has left whole (FSDP2); not collective."""
     for module in (module for model in models for module in model.modules()):

@@ -14,8 +14,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, NoReturn
@@ -32,7 +32,7 @@ from kittrain.system.heartbeat import HeartbeatWriter, Phase
 from kittrain.system.open_sockets import open_sockets, shut_down
 from kittrain.system.texts import of_error
 from kittrain.torch_private.early import collectives_begun, counts_collectives
-from kittrain.torch_private.ranks import has_one_group
+from kittrain.torch_private.ranks import around_new_groups, has_one_group
 
 END_SECONDS: Final = 20.0  # from a lost peer until the agent says so: it may wait for a machine that is silent
 POLL_SECONDS: Final = 0.002  # between two looks for the other ranks, at first
@@ -48,6 +48,8 @@ COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
 )
 LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
+HERE: Final = "kit/here"  # in a round's store: how many ranks form its group
+FURTHER: Final = "kit/further"  # likewise: how many make further groups
 
 
 class RoundOverError(RuntimeError):
@@ -77,9 +79,12 @@ class Rounds:
         self._before: frozenset[int] = frozenset()  # the sockets of this process before its group had any
         self._sockets: frozenset[int] = frozenset()  # those of the group
         self._forming = False
+        self._store: dist.Store | None = None  # of the round
+        self._further = False  # whether this rank makes process groups besides the round's
 
     def start(self) -> None:
         """Listen to the agent from now on."""
+        around_new_groups(self._group)
         threading.Thread(target=self._listen, name="rounds", daemon=True).start()
 
     @property
@@ -164,12 +169,9 @@ class Rounds:
             wait_for_workers=False,
             timeout=STORE_TIMEOUT,
         )
+        self._store, self._further = store, False
         self._meet(store, env.world_size)
-        with self._changed:
-            if self.over:
-                raise RoundOverError("the round is over")
-            self._before, self._forming, self._told = open_sockets(), True, False
-        try:
+        with self._connecting():
             dist.init_process_group(
                 "gloo",
                 store=dist.PrefixStore("kit/group", store),
@@ -177,24 +179,59 @@ class Rounds:
                 world_size=env.world_size,
                 timeout=timeout,
             )
+
+    def meet_for_groups(self, ranks: int) -> None:
+        """Wait until all ranks make further groups: a new one comes to that in its script, after it has joined.
+
+        Args:
+            ranks: of the round.
+
+        Raises:
+            RoundOverError: the agent has ended the round.
+        """
+        assert self._store
+        self._further = True
+        self._meet(self._store, ranks, FURTHER)
+
+    @contextmanager
+    def _group(self) -> Iterator[None]:
+        """Around the making of a process group: this one's connections belong to the round."""
+        if self._forming:  # the round's group
+            yield
+            return
+        if not self._further and self._store:
+            self._further = True
+            self._store.add(FURTHER, 1)
+        with self._connecting():
+            yield
+
+    @contextmanager
+    def _connecting(self) -> Iterator[None]:
+        """In it connections of the round are made."""
+        with self._changed:
+            if self.over:
+                raise RoundOverError("the round is over")
+            self._before, self._forming, self._told = open_sockets(), True, False
+        try:
+            yield
         finally:
             with self._changed:
                 self._forming = False
-                self._sockets = open_sockets() - self._before
+                self._sockets |= open_sockets() - self._before
                 self._changed.notify_all()
         if self.over:
             raise RoundOverError("the round is over")
 
-    def _meet(self, store: dist.Store, ranks: int) -> None:
+    def _meet(self, store: dist.Store, ranks: int, key: str = HERE) -> None:
         pause = POLL_SECONDS
         longest = min(max(ranks / POLLS_A_SECOND, 2 * POLL_SECONDS), LONGEST_POLL)
-        here = store.add("kit/here", 1)
+        here = store.add(key, 1)
         while here < ranks:
             if self.over:
                 raise RoundOverError("the round is over")
             time.sleep(pause)
             pause = min(2 * pause, longest)
-            here = store.add("kit/here", 0)
+            here = store.add(key, 0)
 
     def _listen(self) -> None:
         with suppress(OSError), self._pipe.open() as lines:
@@ -216,7 +253,7 @@ class Rounds:
         with self._changed:
             self._ended, self._next = number, None
             # Torch can abort NCCL's groups only.
-            shut_down(open_sockets() - self._before if self._forming else self._sockets)
+            shut_down(self._sockets | (open_sockets() - self._before if self._forming else frozenset()))
             self._changed.notify_all()
         threading.Thread(target=self._watch, args=(number,), name="round-end", daemon=True).start()
         with self._changed:
@@ -272,12 +309,15 @@ def rounds_of(env: RankEnv, device: torch.device, backend: str, heartbeat: Heart
     return Rounds(env.round_pipe, heartbeat)
 
 
-def obstacle() -> str:
+def obstacle(*, groups: bool = False) -> str:
     """What a script has done before ``fit()`` that another process would have to repeat with all ranks; empty: nothing.
 
     A rank that replaces a lost one runs the script from its beginning, and the others do not.
+
+    Args:
+        groups: whether the others make the script's process groups anew.
     """
-    if not has_one_group():
+    if not groups and not has_one_group():
         return "the script has process groups of its own"
     if collectives_begun(distributed_c10d) or not counts_collectives(distributed_c10d):
         return "the script's ranks communicate before fit()"

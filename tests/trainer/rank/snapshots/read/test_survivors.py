@@ -49,10 +49,10 @@ def share_from_the_one_ahead(world: World) -> None:
     """Rank 0 is behind, rank 1 ahead; rank 2 is new, or its optimizer step was cut short."""
     steps, outlived = [(3, True), (4, True), (None, False)][world.rank]
     state, _ = trained(world.rank, steps or 0)
-    source = agree(world, steps, outlived=outlived)
-    assert source == 1
+    sources = agree(world, steps, outlived=outlived)
+    assert sources == {0: 1}
     changed: list[int] = []
-    share(world, state, source=source, has=steps == 4, change=lambda: changed.append(1))
+    share(world, state, sources=sources, has=steps == 4, change=lambda: changed.append(1))
     assert bool(changed) == (world.rank != 1)
     expected, _ = trained(1, 4)
     assert contents(state) == contents(expected)
@@ -64,13 +64,13 @@ def refuse_different_states(world: World) -> None:
         with torch.no_grad():
             next(model.parameters())[0] += 1e-6
     with pytest.raises(StatesDifferError, match="different states after the same steps"):
-        share(world, state, source=0, has=True, change=lambda: None)
+        share(world, state, sources={0: 0}, has=True, change=lambda: None)
 
 
 def take_the_batch_statistics_of_one(world: World) -> None:
     state, model = trained(1, 2)
     model.get_buffer("norm.running_mean").fill_(world.rank)
-    share(world, state, source=1, has=True, change=lambda: None)
+    share(world, state, sources={0: 1}, has=True, change=lambda: None)
     assert model.get_buffer("norm.running_mean").tolist() == [1, 1]
 
 
@@ -80,6 +80,15 @@ def agree_that_nobody_has_a_state(world: World) -> None:
         agree(world, None, outlived=world.rank == 1)
 
 
+def agree_on_each_part_of_a_model(world: World) -> None:
+    part = world.rank % 2
+    assert agree(world, [3, 4, 4][world.rank], outlived=True, part=part) == {0: 2, 1: 1}
+    with pytest.raises(StatesDifferError, match="holds part 2 of 2 of the model"):
+        agree(world, [4, None, 4][world.rank], outlived=True, part=part)
+    with pytest.raises(StatesDifferError, match="holds part 1 of 2 of the model"):
+        agree(world, [3, 4, 3][world.rank], outlived=True, part=part)
+
+
 def be_rank(folder: str) -> None:
     with join() as world:
         for check in (
@@ -87,6 +96,7 @@ def be_rank(folder: str) -> None:
             refuse_different_states,
             take_the_batch_statistics_of_one,
             agree_that_nobody_has_a_state,
+            agree_on_each_part_of_a_model,
         ):
             check(world)
             world.barrier()

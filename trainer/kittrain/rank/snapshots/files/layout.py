@@ -73,7 +73,7 @@ class Buffer:
         """Copy this rank's part of the state, which has the structure of the layout."""
         pinned = self._memory.is_pinned()
         for piece, target in zip(self.layout.pieces, self._targets, strict=True):
-            target.copy_(_local(tensors[piece.tensor]), non_blocking=pinned)
+            target.copy_(local_part(tensors[piece.tensor]), non_blocking=pinned)
         if pinned:
             torch.cuda.synchronize()
 
@@ -95,7 +95,7 @@ class BounceBuffer:
         """The shard's data in parts; each is valid until the next is requested. The state must not change meanwhile."""
         begin, size = 0, len(self._memory)
         for piece in self.layout.pieces:
-            content = _local(tensors[piece.tensor]).contiguous().view(-1).view(torch.uint8)
+            content = local_part(tensors[piece.tensor]).contiguous().view(-1).view(torch.uint8)
             at = piece.start
             while at < piece.stop:
                 if at >= begin + size:
@@ -130,12 +130,14 @@ def aligned_memory(size: int, *, pinned: bool) -> Tensor:
 
 def bytes_of(tensor: Tensor) -> memoryview:
     """The bytes of the part of a tensor that this rank holds, in main memory, in row-major order."""
-    flat = _local(tensor).cpu().contiguous().reshape(-1).view(torch.uint8)  # flat first: a scalar has no bytes to view
+    flat = (
+        local_part(tensor).cpu().contiguous().reshape(-1).view(torch.uint8)
+    )  # flat first: a scalar has no bytes to view
     content: memoryview = flat.numpy().data
     return content
 
 
-def _local(tensor: Tensor) -> Tensor:
+def local_part(tensor: Tensor) -> Tensor:
     """The part of a tensor that this rank holds."""
     tensor = tensor.detach()
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

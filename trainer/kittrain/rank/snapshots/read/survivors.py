@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from kittrain.rank.snapshots.files import tree
-from kittrain.rank.snapshots.files.layout import bytes_of
+from kittrain.rank.snapshots.files.layout import bytes_of, local_part
 from kittrain.rank.snapshots.files.shards import CorruptError
 from kittrain.rank.snapshots.files.tree import Structure, Tensors
 from kittrain.rank.snapshots.folder.chain import Life
@@ -54,33 +55,46 @@ class Brought:
         return 2 * step + int(self.loop[-1:] == [step])
 
 
-def agree(world: World, reached: int | None, *, outlived: bool) -> int | None:
-    """The rank that is the furthest of those that have outlived their round; None if all ranks are new.
+def agree(world: World, reached: int | None, *, outlived: bool, part: int = 0) -> Mapping[int, int] | None:
+    """For each part of the model, the first rank that is the furthest, of those that have outlived their round.
 
     Args:
         world: all ranks.
         reached: how far this rank's state is; None: it has none that could be trained on.
         outlived: whether this rank has outlived its round.
+        part: of the model that this rank holds.
+
+    Returns:
+        None if all ranks are new.
 
     Raises:
-        StatesDifferError: ranks have outlived their round, and none of them has a state.
+        StatesDifferError: ranks have outlived their round, and no state is whole.
     """
-    rows = world.all_gather([NONE if reached is None else reached, int(outlived)])
-    most = max(have for have, _ in rows)
+    rows = world.all_gather([NONE if reached is None else reached, int(outlived), part])
+    most = max(have for have, _, _ in rows)
     if most == NONE:
-        if any(lived for _, lived in rows):
+        if any(lived for _, lived, _ in rows):
             raise StatesDifferError("an optimizer step was cut short on each rank that is left")
         return None
-    return next(rank for rank, (have, _) in enumerate(rows) if have == most)
+    sources: dict[int, int] = {}
+    for rank, (have, _, number) in enumerate(rows):
+        if have == most:
+            sources.setdefault(number, rank)
+    parts = {number for _, _, number in rows}
+    if lost := sorted(parts - sources.keys()):
+        raise StatesDifferError(
+            f"no rank that is left holds part {lost[0] + 1} of {len(parts)} of the model after the last step"
+        )
+    return sources
 
 
-def share(world: World, state: State, *, source: int, has: bool, change: Callable[[], None]) -> None:
-    """Give all ranks the source's state.
+def share(world: World, state: State, *, sources: Mapping[int, int], has: bool, change: Callable[[], None]) -> None:
+    """Give all ranks the sources' state.
 
     Args:
         world: all ranks.
         state: of this rank.
-        source: the rank that ``agree`` has returned.
+        sources: the ranks that ``agree`` has returned.
         has: whether this rank has finished the same steps.
         change: called before this rank's state is changed.
 
@@ -88,35 +102,37 @@ def share(world: World, state: State, *, source: int, has: bool, change: Callabl
         StatesDifferError: ranks have different states after the same steps, or after this.
         IncompatibleError: a rank has another model or optimizer.
     """
-    digests = world.all_gather([int(has), _digest(state) if has else 0])
-    known = {digest for have, digest in digests if have}
-    if len(known) > 1:
+    part = state.part
+    digests = world.all_gather([int(has), _digest(state) if has else 0, part.number])
+    known = {(number, digest) for have, digest, number in digests if have}
+    if len(known) > len(sources):
         raise StatesDifferError("the ranks that are left have different states after the same steps")
-    if not all(have for have, _ in digests):
+    if not all(have for have, _, _ in digests):
         if not has:
             change()
-        _send(world, state, source=source, keep=has)
-        after = world.all_gather([_digest(state)])
-        if {digest for (digest,) in after} != known:
+        _send(world, state, source=sources[part.number], group=part.group, keep=has)
+        after = world.all_gather([part.number, _digest(state)])
+        if {(number, digest) for number, digest in after} != known:
             raise StatesDifferError("a rank has not received the state as it was sent")
     for buffer in state.buffers():  # batch statistics differ between ranks within a step
-        _broadcast(world, buffer, source=source)
+        _broadcast(world, buffer, source=min(sources.values()))
 
 
-def _send(world: World, state: State, *, source: int, keep: bool) -> None:
-    """Send the source's state to all; ``keep``: this rank has it already."""
+def _send(world: World, state: State, *, source: int, group: ProcessGroup | None, keep: bool) -> None:
+    """Send the source's state to all of its group; ``keep``: this rank has it already."""
     tensors, rest = state.capture()
     about = {"names": list(tensors), "rest": rest}
     about["shapes"] = [list(one.shape) for one in tensors.values()]
     about["types"] = [str(one.dtype).removeprefix("torch.") for one in tensors.values()]
-    sent = tree.load(world.broadcast_bytes(tree.dump(about) if world.rank == source else b"", source=source))
+    content = tree.dump(about) if world.rank == source else b""
+    sent = tree.load(world.broadcast_bytes(content, source=source, group=group))
     structure: Structure = {
         name: (torch.Size(shape), getattr(torch, kind))
         for name, shape, kind in zip(sent["names"], sent["shapes"], sent["types"], strict=True)
     }
     targets = world.attempt(lambda: tensors if keep else _targets(state, structure, sent["rest"]), *UNUSABLE)
     for name in structure:
-        _broadcast(world, targets[name], source=source)
+        _broadcast(world, targets[name], source=source, group=group)
     if not keep:
         state.apply(targets, sent["rest"])
 
@@ -128,19 +144,19 @@ def _targets(state: State, structure: Structure, rest: Any) -> Tensors:
     return targets
 
 
-def _broadcast(world: World, tensor: Tensor, *, source: int) -> None:
-    """Set a tensor to the source's, bit for bit, whatever its type and layout."""
-    values = tensor.detach()
+def _broadcast(world: World, tensor: Tensor, *, source: int, group: ProcessGroup | None = None) -> None:
+    """Set the part of a tensor that this rank holds to the source's, bit for bit, whatever its type and layout."""
+    values = local_part(tensor)
     whole = values.contiguous()
     if whole.numel():
         for block in whole.view(-1).view(torch.uint8).split(BLOCK):
-            world.broadcast(block, source=source)
+            world.broadcast(block, source=source, group=group)
     if whole.data_ptr() != values.data_ptr():
         values.copy_(whole)
 
 
 def _digest(state: State) -> int:
-    """Of all tensors that are equal on all ranks between two steps."""
+    """Of all tensors that are equal, between two steps, on all ranks that hold the same part of the model."""
     tensors, _ = state.capture()
     buffers = {one.data_ptr() for one in state.buffers()}
     digest = hashlib.sha256()
@@ -151,4 +167,4 @@ def _digest(state: State) -> int:
 
 
 def _equal(tensors: Tensors, buffers: set[int]) -> Tensors:
-    return {name: one for name, one in tensors.items() if one.data_ptr() not in buffers}
+    return {name: one for name, one in tensors.items() if local_part(one).data_ptr() not in buffers}

@@ -19,7 +19,7 @@ from kittrain.rank.snapshots.files.tree import Structure, Tensors
 from kittrain.rank.snapshots.folder.snapshot import MODEL, IncompatibleError
 from kittrain.rank.snapshots.state import optimizer_state
 from kittrain.rank.snapshots.state.names import Names
-from kittrain.rank.world.replicas import has_sharded_parameters, reshard
+from kittrain.rank.world.replicas import Part, has_sharded_parameters, part_of, reshard
 from kittrain.torch_private.early import EXTRA_STATE
 
 MAIN: Final = MODEL.removesuffix("/")  # the key of the model, which the model file holds
@@ -81,7 +81,17 @@ class State:
     @property
     def sharded(self) -> bool:
         """Whether each rank holds only a part of a module (FSDP2)."""
-        return any(has_sharded_parameters(module) for module in self._all_modules())
+        return any(has_sharded_parameters(module) for module in self.modules)
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """All of them."""
+        return [self.model, *self._modules.values()]
+
+    @property
+    def part(self) -> Part:
+        """Which part of the modules this rank holds."""
+        return part_of(*self.modules)
 
     @property
     def others(self) -> dict[str, Any]:
@@ -90,7 +100,7 @@ class State:
 
     def buffers(self) -> list[Tensor]:
         """The buffers of all modules, in the same order on all ranks."""
-        return [buffer for module in self._all_modules() for buffer in module.buffers()]
+        return [buffer for module in self.modules for buffer in module.buffers()]
 
     def model_state(self) -> dict[str, Any]:
         """The model's state dict by plain names, with the parameters themselves, not copies."""
@@ -149,12 +159,9 @@ class State:
             if saved.get(key):  # it may be new in this run
                 one.load_state_dict(saved[key])
 
-    def _all_modules(self) -> list[nn.Module]:
-        return [self.model, *self._modules.values()]
-
     def _live(self) -> tuple[Tensors, Any]:
         """All tensors by name, and the rest."""
-        reshard(*self._all_modules())
+        reshard(*self.modules)
         names = self.parameter_names()
         parts: dict[str, Any] = {MAIN: self.model_state()}
         parts |= {key: _module_state(module) for key, module in self._modules.items()}

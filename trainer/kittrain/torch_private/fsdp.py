@@ -1,0 +1,133 @@
+"""FSDP2 with replicas, for ranks that go on with other process groups: what holds these, and what a cut step leaves.
+
+A ``DeviceMesh`` knows its groups by name, and a new process group has the names of the last one. So the meshes, tensors
+and optimizer states of a living model stay as they are, once the mesh has got what a new one of the next round has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import distributed_c10d
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+REPLICATED: Final = "HSDPMeshInfo"  # the class of what FSDP2 knows of a mesh with replicas
+OWN_EXCHANGES: Final = ("DefaultAllGather", "DefaultReduceScatter")
+
+
+class CannotRenewError(RuntimeError):
+    """A model cannot go on with other process groups; says why."""
+
+
+class ReplicatedShards:
+    """Modules that ``fully_shard`` has divided among ranks, with replicas: on one mesh of all ranks.
+
+    Args:
+        modules: with all of them.
+
+    Raises:
+        CannotRenewError: they cannot go on with other process groups.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        self._modules = [one for module in modules for one in module.modules() if isinstance(one, FSDPModule)]
+        try:
+            self._mesh = self._only_mesh(modules)
+        except AttributeError as error:
+            raise CannotRenewError(
+                f"torch {torch.__version__} cannot take back a step of FSDP2 that was cut short ({error})"
+            ) from error
+
+    def meet(self) -> None:
+        """Wait for the ranks that hold the other parts of this replica. Collective."""
+        group = self._mesh.get_group(1)
+        if group.size() > 1:
+            group.barrier().wait()
+
+    def reset(self) -> None:
+        """Drop what a step that was cut short has left. Not collective."""
+        for state in self._states():
+            for group in state._fsdp_param_groups:  # noqa: SLF001
+                group._all_gather_result = None  # noqa: SLF001  the rank would wait for an exchange that has failed
+        for module in self._modules:
+            if module._get_fsdp_state()._is_root is not False:  # noqa: SLF001
+                module.reset_iter_state()  # of newer versions of torch
+
+    def check(self, rank: int, size: int) -> None:
+        """Look whether this rank can go on as another one, of another number of ranks.
+
+        Raises:
+            CannotRenewError: it cannot.
+        """
+        shards, (_, shard) = self._mesh.size(1), self._mesh.get_coordinate() or (0, 0)
+        if size % shards:
+            raise CannotRenewError(f"{size} ranks cannot hold replicas of a model in {shards} parts")
+        if rank % shards != shard:
+            raise CannotRenewError(f"rank {rank} of {size} holds part {rank % shards} of the model, and not {shard}")
+
+    def renew(self) -> None:
+        """Put the process groups of a new mesh in place of those of the last one. Collective, as a mesh is."""
+        mesh = self._mesh
+        ranks = torch.arange(dist.get_world_size()).view(-1, mesh.size(1))
+        new = DeviceMesh(mesh.device_type, ranks, mesh_dim_names=mesh.mesh_dim_names)
+        vars(mesh).update(vars(new))
+        for info in self._mesh_infos():
+            info.__post_init__()
+        for parameter in self._parameters():
+            parameter._shard_mesh = parameter._init_shard_mesh()  # noqa: SLF001
+
+    def _only_mesh(self, modules: Sequence[nn.Module]) -> DeviceMesh:
+        infos = self._mesh_infos()
+        if any(type(info).__name__ != REPLICATED for info in infos) or not infos:
+            raise CannotRenewError("the model is sharded without replicas, and each part is on one rank only")
+        mesh: DeviceMesh = infos[0].mesh
+        tensors = [one for module in modules for one in module.parameters() if isinstance(one, DTensor)]
+        if any(one is not mesh for one in [*(info.mesh for info in infos), *(each.device_mesh for each in tensors)]):
+            raise CannotRenewError("the model is divided on more than one mesh")
+        if any(parameter.is_dtensor for parameter in self._parameters()):
+            raise CannotRenewError("the model is divided by tensor parallelism, too")
+        if any(_has_own_exchanges(group) for group in self._groups()):
+            raise CannotRenewError("the script has set how FSDP2 exchanges gradients or parameters")
+        if mesh._root_mesh is not None or mesh.mesh.flatten().tolist() != list(range(dist.get_world_size())):  # noqa: SLF001
+            raise CannotRenewError("the model's mesh is not one of all ranks in their order")
+        if mesh._flatten_mapping or _groups_made() != 1 + sum(  # noqa: SLF001
+            mesh.size() // one for one in mesh.shape if one != mesh.size()
+        ):
+            raise CannotRenewError("the script has process groups besides those of the model's mesh")
+        if not hasattr(FSDPModule, "reset_iter_state"):
+            raise AttributeError("FSDPModule.reset_iter_state")
+        return mesh
+
+    def _states(self) -> list[Any]:
+        return _distinct(module._get_fsdp_state() for module in self._modules)  # noqa: SLF001
+
+    def _groups(self) -> list[Any]:
+        return [group for state in self._states() for group in state._fsdp_param_groups]  # noqa: SLF001
+
+    def _parameters(self) -> list[Any]:
+        return [parameter for group in self._groups() for parameter in group.fsdp_params]
+
+    def _mesh_infos(self) -> list[Any]:
+        holders = [*self._groups(), *self._parameters()]
+        infos = _distinct(info for one in holders for info in (one.mesh_info, one.post_forward_mesh_info))
+        return [info for info in infos if info is not None]
+
+
+def _has_own_exchanges(group: Any) -> bool:
+    comms = group._all_gather_comm, group._reduce_scatter_comm  # noqa: SLF001
+    return tuple(type(one).__name__ for one in comms) != OWN_EXCHANGES or group._all_reduce_hook is not None  # noqa: SLF001
+
+
+def _groups_made() -> int:
+    """How many process groups this process has made since it has the default one, which counts."""
+    return int(distributed_c10d._world.group_count)  # noqa: SLF001
+
+
+def _distinct(values: Iterator[Any]) -> list[Any]:
+    return list({id(one): one for one in values}.values())
