@@ -36,7 +36,7 @@ BUSY: Final = 20  # processes that do nothing but compute
 PROCESSES: Final = 2  # for the agents of a machine
 LOOK: Final = 0.25  # seconds between two looks of an agent, which wakes up at once if the hub sends something
 URGENT: Final = -20  # the priority of this process, so that a black-out is as long as it says
-LIMIT: Final = 180.0  # seconds until all agents have their round, and until a real loss has been noticed
+LIMIT: Final = 600.0  # seconds until all agents have their round, and until a real loss has been noticed
 CHILD: Final = (sys.executable, "-P", "-m", "bench.rendezvous.links")
 
 NOTE: Final = f"""\

@@ -157,7 +157,7 @@ def test_who_had_no_processor_asks_again_before_it_decides(monkeypatch: pytest.M
             return next(now for now in looks if watch.is_lost(now))
 
     assert lost_at(*(1.2 + 0.15 * number for number in range(40))) == pytest.approx(3.0)
-    assert lost_at(1.2, 1.9, 3.2, 4.5, 5.8, 7.1, 8.4) == 8.4
+    assert lost_at(1.2, 1.9, 3.2, 4.5, 5.8, 7.1, 8.4, 9.7) == 9.7
 
 
 def test_what_was_opened_to_ask_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 PROBE_INTERVAL: Final = 0.15  # seconds between two new connections
 MAX_PROBES: Final = 6  # open at once
 TOLERATED: Final = 1.0  # seconds less than until a loss for which a network may be silent; what is asked later counts
-MIN_ASKED: Final = 4  # times without an answer: whoever was suspended, or had no processor, asks first
+MIN_ASKED: Final = 5  # times without an answer: whoever was suspended, or had no processor, asks first
 PINGS: Final = 6  # messages that an idle connection carries in the time after which its other end is lost
 LAST_RECEIVED: Final = struct.Struct("=52xII")  # tcp_info (tcp(7)): ms since data, and since an acknowledgement
 ANSWERS: Final = frozenset({0, errno.ECONNREFUSED})
@@ -53,12 +53,18 @@ class LinkWatch:
         """Seconds after which an idle connection has to carry something, so that the kernels have to answer."""
         return self._lost_after / PINGS
 
+    def is_idle(self, now: float) -> bool:
+        """Whether the connection has to carry something now; each end looks, since the other's process may be slow."""
+        silence = self.silence(now)
+        return silence is not None and silence >= self.ping_interval
+
     def is_lost(self, now: float) -> bool:
         """Whether the other end is lost; call it at ``next_check``."""
         silence = self.silence(now)
         if silence is None or silence < self._suspected_after:
             self._answered(now)
-            self.next_check = now + (1.0 if silence is None else max(self._suspected_after - silence, PROBE_INTERVAL))
+            left = 1.0 if silence is None else max(self._suspected_after - silence, PROBE_INTERVAL)
+            self.next_check = now + min(left, self.ping_interval)
             return False
         self.next_check = now + PROBE_INTERVAL
         if any(_has_answered(probe) for probe in self._probes):

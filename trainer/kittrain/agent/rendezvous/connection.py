@@ -14,7 +14,7 @@ from kittrain.agent.rendezvous import handshake, messages
 from kittrain.agent.rendezvous.handshake import Answer, AuthenticationError, Introduction, Key, Proof, Session
 from kittrain.agent.rendezvous.messages import FROM_HUB, Message
 from kittrain.agent.rendezvous.settings import RendezvousSettings
-from kittrain.system.lines import ConnectionLost, LineStream, enable_keepalive
+from kittrain.system.lines import PING, ConnectionLost, LineStream, enable_keepalive
 from kittrain.system.link_watch import LinkWatch
 
 MAX_HANDSHAKE_LINE: Final = 1024  # bytes
@@ -67,11 +67,17 @@ class Connection:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             now = time.monotonic()
-            if now >= self._link.next_check and self._link.is_lost(now):
-                raise ConnectionSilent("its machine does not answer")
+            if now >= self._link.next_check:
+                self._look(now)
             line = self._lines.read(max(min(self._link.next_check, deadline) - now, 0.0))
             if line or (line is None and time.monotonic() >= deadline):
                 return line
+
+    def _look(self, now: float) -> None:
+        if self._link.is_idle(now):
+            self._lines.write(PING)
+        if self._link.is_lost(now):
+            raise ConnectionSilent("its machine does not answer")
 
 
 @dataclass(frozen=True)

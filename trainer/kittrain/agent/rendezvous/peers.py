@@ -182,13 +182,12 @@ class Peer(asyncio.Protocol):
 
     def check(self, now: float) -> None:
         """Drop the connection if the machine at its other end does not answer, and have it answer while it is idle."""
-        silence = self._link.silence(now)
-        if silence is not None and silence >= self._link.ping_interval and not self._transport.is_closing():
+        if self._link.is_idle(now) and not self._transport.is_closing():
             self._transport.write(PING)
         if self._link.is_lost(now):
             self.why_lost = f"is lost: its machine has not answered for {self._server.settings.lost_after} s"
             self.abort()
-        self.next_check = min(self._link.next_check, now + self._link.ping_interval)
+        self.next_check = self._link.next_check
 
     def close(self) -> None:
         """Close the connection once everything has been sent."""
@@ -203,6 +202,8 @@ class Peer(asyncio.Protocol):
     def _line_received(self, line: bytes) -> None:
         try:
             if self._session and self._authenticated:
+                if not line:  # of a node whose connection is idle
+                    return
                 message = messages.load(FROM_NODES, self._session.verify(line))
                 self._server.listener.message_received(self, message)
             else:
