@@ -32,6 +32,7 @@ def copied(after: int, state: State) -> bool:
     [
         "IndexedJob",
         pytest.param("JobSet", marks=pytest.mark.controllers),
+        pytest.param("PyTorchJob", marks=pytest.mark.long),
         pytest.param("TrainJob", marks=(pytest.mark.controllers, pytest.mark.long)),
     ],
 )
