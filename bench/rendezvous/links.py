@@ -35,6 +35,7 @@ BETWEEN: Final = 30.0  # seconds from one black-out to the next
 BUSY: Final = 20  # processes that do nothing but compute
 PROCESSES: Final = 2  # for the agents of a machine
 LOOK: Final = 0.25  # seconds between two looks of an agent, which wakes up at once if the hub sends something
+DISABLED, FORWARDING = 0, 3  # states of a port of a bridge
 URGENT: Final = -20  # the priority of this process, so that a black-out is as long as it says
 LIMIT: Final = 600.0  # seconds until all agents have their round, and until a real loss has been noticed
 CHILD: Final = (sys.executable, "-P", "-m", "bench.rendezvous.links")
@@ -134,15 +135,14 @@ def measure(size: int, minutes: float) -> Result:
         print(f"  {size} agents have their round", flush=True)
         for chain in ("INPUT", "OUTPUT"):
             subprocess.run(lossy.command(["iptables", "-A", chain, *DROP]), check=True)
-        ways = [Routes(home, silent), Routes(silent, home)]
-        for way in ways:
-            stack.callback(way.close)
+        switch = Switch(silent)
+        stack.callback(switch.close)
         for _ in range(BUSY):
             stack.enter_context(_running(subprocess.Popen([sys.executable, "-c", "while True: pass"])))
         os.setpriority(os.PRIO_PROCESS, 0, URGENT)
         began, loads, black_outs = time.monotonic(), list[float](), list[float]()
         while time.monotonic() < began + 60 * minutes and not any(one.alarms() for one in groups):
-            black_outs.append(_black_out(ways))
+            black_outs.append(switch.black_out())
             time.sleep(BETWEEN - SILENCE)
             loads.append(os.getloadavg()[0])
         lasted = (time.monotonic() - began) / 60
@@ -161,41 +161,37 @@ def measure(size: int, minutes: float) -> Result:
     )
 
 
-class Routes:
-    """Takes away a machine's way to another one, and gives it back, at once: by a process that waits for that.
+class Switch:
+    """Silences a machine's port of the switch and opens it again, at once: by a process that waits for that.
 
     After ``Machine.disconnect`` a link may take a second to come up, as the kernel tells of such changes once a second.
     """
 
-    def __init__(self, machine: Machine, to: Machine) -> None:
-        self._rule = f"blackhole {to.address}/32"
+    def __init__(self, machine: Machine) -> None:
+        self._port = f"link set {machine.cable} type bridge_slave state"
         self._process = subprocess.Popen(
-            ["nice", "-n", str(URGENT), "ip", "-n", machine.name, "-force", "-batch", "-"],
+            ["nice", "-n", str(URGENT), "ip", "-n", machine.switch, "-force", "-batch", "-"],
             stdin=subprocess.PIPE,
             text=True,
         )
 
-    def set(self, *, silent: bool) -> None:
-        """Drop all packets to the other machine from now on, or none."""
-        assert self._process.stdin
-        self._process.stdin.write(f"route {'add' if silent else 'del'} {self._rule}\n")
-        self._process.stdin.flush()
+    def black_out(self) -> float:
+        """Drop all packets for a while; returns for how many seconds."""
+        began = time.monotonic()
+        self._set(DISABLED)
+        time.sleep(SILENCE)
+        self._set(FORWARDING)
+        return time.monotonic() - began
 
     def close(self) -> None:
         """End the process."""
         self._process.kill()
         self._process.communicate()
 
-
-def _black_out(ways: Sequence[Routes]) -> float:
-    """Silence a link; returns for how many seconds."""
-    began = time.monotonic()
-    for one in ways:
-        one.set(silent=True)
-    time.sleep(SILENCE)
-    for one in ways:
-        one.set(silent=False)
-    return time.monotonic() - began
+    def _set(self, state: int) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{self._port} {state}\n")
+        self._process.stdin.flush()
 
 
 def _noticed(machine: Machine, groups: Sequence[Agents]) -> list[str]:
