@@ -11,7 +11,7 @@ from kitjob.names import LOST_AFTER
 from kittrain.job.variables import EnvError
 
 MAX_ATTEMPTS: Final = 127  # of Linux
-KERNEL_RESERVE: Final = 30  # seconds until the kernel gives up a connection on which much is lost, after an agent would
+KERNEL_RESERVE: Final = 30  # seconds until the kernel gives up an idle connection, after an agent would
 
 
 @dataclass(frozen=True, kw_only=True)
