@@ -263,12 +263,14 @@ def denies(seen: Seen) -> Fault | None:
     return Fault(status=403, replayed=DENIED) if seen.method in {"PUT", "POST"} else None
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(900)  # it may build the server
 def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        words = (*LONGER, "--step-time", "0.05")
+        epochs = 3 * EPOCHS  # what uploads has a low priority
+        words = (*WORKLOAD[:2], str(epochs), *WORKLOAD[3:], "--step-time", "0.05")
         kit.run("submit", "--name", "held", "--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *words)
         kit.until("held", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
@@ -284,8 +286,8 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
         assert "training has ended, and this node stays" in kit.run("events", "held")
         proxy.rule = lambda _: None
         kit.run("wait", "held")
-        assert kit.status("held")["mirror"]["step"] == 2 * EPOCHS * ORDER.steps_per_epoch
-        assert f"proved: {2 * EPOCHS} epochs" in kit.run("audit", URL)
+        assert kit.status("held")["mirror"]["step"] == epochs * ORDER.steps_per_epoch
+        assert f"proved: {epochs} epochs" in kit.run("audit", URL)
 
 
 def family(agent: int) -> list[int]:
@@ -303,6 +305,7 @@ def uploads(other_than: int, job: dict[str, Any]) -> bool:
     return bool(job["mirror"] and job["mirror"]["node"] not in {None, other_than})
 
 
+@pytest.mark.wide
 @pytest.mark.timeout(900)  # it may build the server
 def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
