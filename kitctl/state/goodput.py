@@ -285,8 +285,8 @@ def _before_start(
 ) -> Iterator[_Span]:
     """From the submission to the first start of the node's process."""
     first = attempts[0] if attempts else None
-    if logs and first and first.started is not None and first.started > logs[0].writer.time + CARRIED:
-        first = None  # the pod that wrote first is gone, and with it when it was scheduled and started
+    if logs and first and first.started is not None:
+        first = _attempt(attempts, logs[0])  # None: its pod is gone, and with it when it was scheduled and started
     starts = [one.writer.time for one in logs[:1]]
     if first and first.started is not None:
         starts.append(first.started)
@@ -328,6 +328,9 @@ def _without_process(
             yield _Span(at, since, {otherwise: 1.0})
         yield _Span(since, ready, {("queue", "", ""): 1.0})
         at, placing = ready, True
+    if attempt and attempt.created is not None and otherwise and otherwise[0] == "drained" and at < attempt.created:
+        yield _Span(at, min(attempt.created, until), {otherwise: 1.0})
+        at, placing = min(attempt.created, until), True
     if attempt and placing:
         yield from _placed(attempt, at, until)
     elif otherwise:

@@ -272,7 +272,7 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
         return facts.report.warning or (_last_failure(facts) if phase == "Running" else "")
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
-    notes = () if _waits(facts) else (node.note for node in facts.nodes if node.note and not node.alive)
+    notes = () if _waits(facts) else (node.note for node in facts.nodes)
     preparing = (_preparing(node, facts) for node in facts.nodes)
     return next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
 

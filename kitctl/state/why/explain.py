@@ -25,6 +25,7 @@ from kitctl.state.why.snapshots import SNAPSHOTS
 from kitctl.state.why.starts import STARTS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
+from kitctl.state.why.words import origin, place, said_before, source
 from kitjob.report import Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -47,13 +48,8 @@ TRIES: Final = 3  # restarts before the first step, after which what they recove
 AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
 FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: nothing was saved, or nothing is loaded
 TEXTS: Final = 20  # different reasons of nodes that are looked at
-_FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)', re.MULTILINE)
-_LIBRARIES: Final = re.compile(
-    r'^ *File "(?:[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|<frozen ).*$', re.MULTILINE
-)
-
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
-_AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b")
+_AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
@@ -199,10 +195,15 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local)
     if _NO_MESSAGE.match(failure.error):
         known = _known(f"{failure.error}\n{printed}", local=local) or known
-    cause = failure.error or failure.reason
-    fix = (known[1] if known else "") or failure.fix or _place(failure.traceback)
-    said = known[0] if known and known[2] else cause
-    return brief(said if said.startswith(("rank ", "ranks ")) else f"{where}{said}"), fix
+    cause = known[0] if known and known[2] else failure.error or failure.reason
+    fix = known[1] if known else ""
+    if not (known and known[2]) and (inner := origin(failure) or said_before(failure)):
+        first = _known(inner, failure.traceback, local=local)
+        cause, fix = f"{first[0] if first and first[2] else inner} ({cause})", first[1] if first else fix
+    elif cause.endswith(":"):  # an error without a word of its own
+        cause += source(failure.traceback)
+    fix = fix or failure.fix or place(failure.traceback or printed)
+    return brief(cause if cause.startswith(("rank ", "ranks ")) else f"{where}{cause}"), fix
 
 
 def _known(text: str, traceback: str = "", *, local: bool) -> tuple[str, str, bool] | None:
@@ -216,12 +217,6 @@ def _known(text: str, traceback: str = "", *, local: bool) -> tuple[str, str, bo
                     bool(rule.cause),
                 )
     return None
-
-
-def _place(traceback: str) -> str:
-    """Where the user's own code was, of an error that explains itself; empty without a traceback."""
-    frames = _FRAME.findall(_LIBRARIES.sub("", traceback))
-    return f"see {frames[-1][0]}:{frames[-1][1]}, where it was raised" if frames else ""
 
 
 def _evidence(job: JobState) -> Iterator[str]:

@@ -17,6 +17,14 @@ LOSSES: Final = Family(
             "see to what sets {0}; if that is gone for good: kubectl patch the job with metadata.finalizers: null",
         ),
         Rule(
+            r"(machine (\S+) does not answer: .*)",
+            "{0}",
+            "kubectl describe node {1} shows since when. Its pods are replaced after five minutes, or at once after "
+            "kubectl taint node {1} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute (only if it is off for "
+            "good)",
+            seen="machine worker-3 does not answer: its kubelet has stopped, or it is lost",
+        ),
+        Rule(
             r"PreemptionByScheduler",
             "a pod of higher priority takes the place of one of the job's",
             "nothing: it starts again once there is room; or give it a higher priority: --priority",

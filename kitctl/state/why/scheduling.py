@@ -62,17 +62,30 @@ SCHEDULING: Final = Family(
             means="a node that was added to a job in a queue waits for quota",
         ),
         Rule(
+            r"^Preempted: Preempted by (?:a )?pod \S+ on node ([\w.-]*\w)",
+            "a pod of higher priority has taken its place on {0}, and it waits for another",
+            "wait until that one ends, add machines, or give the job a higher priority: --priority (kubectl get "
+            "priorityclass)",
+        ),
+        Rule(
             r"Insufficient ([\w./-]*\w)",
             "no machine has enough free {0}",
             "ask for less, wait until other jobs end, or add machines: kubectl describe nodes shows what is free",
+        ),
+        Rule(
+            r"were unschedulable.*didn't match Pod's node affinity/selector"
+            r"|didn't match Pod's node affinity/selector.*were unschedulable",
+            "no machine has the labels of scheduling.nodeSelector, but for those that are cordoned or have a taint",
+            "kubectl get nodes shows those that are cordoned (SchedulingDisabled), and kubectl uncordon takes it back; "
+            "or select others",
         ),
         Rule(
             r"untolerated taint.*didn't match Pod's node affinity/selector"
             r"|didn't match Pod's node affinity/selector.*untolerated taint",
             "no machine has the labels of scheduling.nodeSelector, but for those with a taint that the job does not "
             "tolerate",
-            "kubectl get nodes --show-labels lists those that there are; if the machine with the taint is meant: "
-            "scheduling.tolerations",
+            "kubectl describe node shows why it has the taint: not-ready, unreachable and *-pressure go away with "
+            "their cause, others take scheduling.tolerations; kubectl get nodes --show-labels lists other machines",
         ),
         Rule(
             r"didn't match Pod's node affinity/selector",
@@ -98,7 +111,8 @@ SCHEDULING: Final = Family(
         Rule(
             r"had untolerated taint",
             "all machines that would do have a taint that the job does not tolerate",
-            "scheduling.tolerations, or other machines",
+            "kubectl describe node shows why: not-ready, unreachable and *-pressure go away with their cause; others "
+            "take scheduling.tolerations, or other machines",
         ),
         Rule(
             r"waits in queue ([\w.-]+)",

@@ -39,7 +39,7 @@ SCRIPTS: Final = Family(
         Rule(
             r"CalledProcessError: ",
             "",
-            "the program's own message is in the last lines",
+            "mend what the program says; more of it is in the last lines",
             seen="CalledProcessError: Command '...' returned non-zero exit status 2.",
         ),
         Rule(
@@ -68,6 +68,19 @@ SCRIPTS: Final = Family(
             "define it at the module's top level, and not as a lambda or within a function: processes that are spawned "
             "get it by name",
             seen="PicklingError: Can't pickle <function <lambda> ...>",
+        ),
+        Rule(
+            r"^(?:BdbQuit|bdb\.BdbQuit)\b",
+            "the script stops in a debugger, and no terminal answers it",
+            "remove breakpoint() and pdb.set_trace(); kitctl stacks shows where ranks are, kitctl exec opens a shell "
+            "there",
+        ),
+        Rule(
+            r"BrokenProcessPool: ",
+            "",
+            "a worker of the script's pool was killed or crashed, mostly for lack of memory: fewer workers "
+            "(max_workers), smaller pieces; its own error is in the log, if it wrote one",
+            seen="BrokenProcessPool: A process in the process pool was terminated abruptly",
         ),
         Rule(
             r"numpy\.dtype size changed|compiled using NumPy 1|_ARRAY_API not found",

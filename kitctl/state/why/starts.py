@@ -22,6 +22,13 @@ STARTS: Final = Family(
             "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",
         ),
         Rule(
+            r"(sidecar (\S+) runs for \d+ s, and its startup probe has not succeeded)",
+            "{0}",
+            "the ranks start after it: see what it waits for (kubectl logs, -c {1}), or mend its startupProbe in "
+            "pod.sidecars",
+            seen="sidecar proxy runs for 40 s, and its startup probe has not succeeded",
+        ),
+        Rule(
             _REQUIREMENTS + r"stay as they are in the image",
             "",
             "loosen that requirement, or use another image",

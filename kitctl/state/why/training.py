@@ -127,6 +127,59 @@ TRAINING: Final = Family(
             seen="Trying to backward through the graph a second time",
         ),
         Rule(
+            r"unexpected pos \d+ vs \d+|PytorchStreamWriter failed",
+            "the checkpoint could not be written to its end: the disk or the quota is full, or its folder is gone",
+            "free space there, or save to a larger volume: df -h on the node shows what is left",
+        ),
+        Rule(
+            r"[Mm]issing key in checkpoint state_dict",
+            "",
+            "load it into the model that it was saved of; what may be missing: "
+            "DefaultLoadPlanner(allow_partial_load=True)",
+            seen="RuntimeError: Missing key in checkpoint state_dict: model.0.weight.",
+        ),
+        Rule(
+            r"stack expects each tensor to be equal size|Trying to resize storage that is not resizable",
+            "",
+            "samples of a batch differ in size: pad or cut them to one length, in the data set or by a collate_fn of "
+            "the DataLoader",
+            seen="stack expects each tensor to be equal size, but got [5] at entry 0 and [6] at entry 1",
+        ),
+        Rule(
+            r"got mixed torch\.Tensor and DTensor",
+            "",
+            "use a sharded module by calling it, not its weight: for other methods than forward "
+            "register_fsdp_forward_method(); an optimizer is made after fully_shard()",
+            seen="aten.mm.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor",
+        ),
+        Rule(
+            r"Data-dependent branching",
+            "",
+            "write torch.where() or torch.cond() instead of the `if` on a tensor, or leave out fullgraph=True, which "
+            "lets torch.compile go on behind it",
+            seen="Unsupported: Data-dependent branching",
+        ),
+        Rule(
+            r"(?:Unsupported: |torch\._dynamo\.exc\.)",
+            "",
+            "leave that out of what torch.compile compiles (torch.compiler.disable), or fullgraph=True, which makes "
+            "it an error",
+            seen="Unsupported: Attempted to call function marked as skipped",
+        ),
+        Rule(
+            r"No supported gpu backend found|MPS available but|fp16 mixed precision requires a GPU",
+            "",
+            "no GPU is there: give each node some (--gpus-per-node N), or let the script choose: accelerator='auto', "
+            "mixed precision bf16",
+            seen="MisconfigurationException: No supported gpu backend found!",
+        ),
+        Rule(
+            r"does not have a padding token",
+            "",
+            "tokenizer.pad_token = tokenizer.eos_token, before the first call with padding",
+            seen="ValueError: Asking to pad but the tokenizer does not have a padding token.",
+        ),
+        Rule(
             r"InvalidCxxCompiler|No working C\+\+ compiler|Failed to find C compiler",
             "",
             "install a compiler in the image (apt-get install g++), or run without torch.compile: "

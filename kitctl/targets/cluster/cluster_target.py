@@ -297,10 +297,10 @@ class ClusterTarget:
 
     def history(self, namespace: str, name: str) -> JobHistory:
         """What its objects say of its past, and what agents have written: read in a running pod, else in a helper."""
-        from kitctl.targets.cluster.read import past
+        from kitctl.targets.cluster.read import events, past
 
         job = self._find(namespace, name)
-        pods = finding.pods(self.api, job)
+        pods, starts = finding.pods(self.api, job), events.starts(self.api, namespace)
         folder = job_facts.plain_environment(job).get(variables.KIT_SNAPSHOT_DIR)
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
         if folder and job_facts.snapshot_claim(job):
@@ -309,7 +309,7 @@ class ClusterTarget:
             written = [history_tail(status)]
         run = report(status)
         told, waits = run.run if run else "", queues.waits(self.api, job)
-        return past.history(job, pods, b"".join(written), run=told, waits=waits, now=time.time())
+        return past.history(job, pods, b"".join(written), starts=starts, run=told, waits=waits, now=time.time())
 
     def _history_lines(self, job: Object, pods: list[Object], command: Sequence[str]) -> Iterator[bytes]:
         from kitctl.targets.cluster.submit import helper_pod

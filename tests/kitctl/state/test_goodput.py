@@ -320,6 +320,25 @@ def test_a_job_that_waits_again_is_in_its_queue_until_now_and_then_for_a_place()
     assert (spent["queue"], spent["placement"], spent["image and code"]) == (9.0, 2.0, 8.0 + 0.5)
 
 
+def test_a_preempted_node_that_comes_again_waits_for_its_place_once_more() -> None:
+    one = [*agent(at=20.0), Event(time=22.0, what="first step", round=1), *steps(22.0, 8)]
+    one += [AgentState(time=30.0, state="stop"), *done(31.0, "drained")]
+    two = [*agent(at=60.0), Event(time=62.0, what="first step", round=1), *steps(62.0, 8, first=80), *done(70.0)]
+    gone = Attempt(node=0, created=4.0, scheduled=4.0, started=19.0)
+    again = Attempt(node=0, created=33.0, scheduled=51.0, started=60.0, ended=70.0)
+    found = goodput.account(job(one, two, attempts=[gone, again], end=70.0))
+    spent = seconds(found)
+    assert (spent["placement"], spent["drained"]) == (4.0 + 18.0, 1.0 + 2.0)
+    assert spent["image and code"] == 15.0 + 9.0 + 2 * 0.5  # which each agent has, too
+    assert (found.unknown_seconds, found.overlap_seconds) == (0.0, 0.0)
+    waits = replace(again, scheduled=None, started=None, ended=None)
+    waiting = replace(job(one, attempts=[gone, waits], end=50.0), ended=None)
+    assert seconds(goodput.account(waiting))["placement"] == 4.0 + 17.0
+    unseen = Attempt(node=0, created=2.0, scheduled=2.0, started=3.0)  # it was lost before it wrote a line
+    spent = seconds(found := goodput.account(job(two, attempts=[unseen, again], end=70.0)))
+    assert (spent["placement"], found.unknown_seconds) == (51.0, 0.0)
+
+
 lengths = st.integers(0, 30)
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kittrain.outcome.rank_output import LINES, WIDTH, clean, excerpt, innermost_error, last_line
+from kittrain.outcome.rank_output import (
+    LINES,
+    WIDTH,
+    clean,
+    excerpt,
+    innermost_error,
+    last_error,
+    last_line,
+    without_traceback,
+)
 
 
 def test_terminal_control_codes_are_removed_and_a_redrawn_line_is_its_last_state() -> None:
@@ -57,3 +66,33 @@ def test_the_innermost_of_several_tracebacks() -> None:
     inner = "Traceback (most recent call last):\n  File 'a', line 1, in b\nKeyError: 'x'\n"
     outer = f"Caught KeyError in replica 1 on device 1.\nOriginal Traceback (most recent call last):\n  c\nE: {inner}"
     assert innermost_error(f"KeyError: {outer}", "") == "KeyError: 'x' (in replica 1 on device 1)"
+
+
+def test_what_was_said_before_the_last_traceback_is_kept_without_its_chain() -> None:
+    header, frame = "Traceback (most recent call last):", '  File "a.py", line 1'
+    before = ["a", header, frame, "KeyError: handled", "b"]
+    for link in (
+        "The above exception was the direct cause of the following exception:",
+        "During handling of the above",
+    ):
+        chain = [
+            header,
+            frame,
+            "A: 1",
+            "",
+            f"{link} exception, another" * ("During" in link) or link,
+            "",
+            header,
+            frame,
+            "B: 2",
+        ]
+        assert without_traceback([*before, *chain]) == before
+    assert without_traceback(["a", "b"]) == ["a", "b"]
+
+
+def test_what_a_rank_complains_of_is_the_last_line_that_tells_of_a_failure() -> None:
+    assert last_error(["a", "fetch failed: \x1b[31mConnection refused\x1b[0m", "sleeping for 2 s"]) == (
+        "fetch failed: Connection refused"
+    )
+    assert last_error(["RuntimeError: old", *["step"] * 9]) == ""
+    assert last_error(["epoch 1 loss 0.5", "saved"]) == ""

@@ -12,9 +12,15 @@ WIDTH: Final = 200  # characters of each
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 
+_CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _ERROR: Final = re.compile(r"(\S+: )?(error|fatal)\b|[\w.]+(Error|Exception): ", re.IGNORECASE)
+_COMPLAINT: Final = re.compile(
+    r"\b(?:errors?|errno|failed|failure|fatal|refused|denied|unreachable|retry(?:ing)?|timed out|timeout|not found|"
+    r"not (?:available|ready)|unavailable|forbidden|invalid|missing|waiting for|no such)\b|(?:Error|Exception)\b",
+    re.IGNORECASE,
+)
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
@@ -49,6 +55,17 @@ def excerpt(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…" for text in chosen)
 
 
+def without_traceback(lines: Sequence[str]) -> Sequence[str]:
+    """The output before the traceback that ends it, with all of its chain: what the rank, or its children, had said."""
+    headers = [at for at, line in enumerate(lines) if clean(line).startswith(HEADER)]
+    if not headers:
+        return lines
+    first = headers.pop()
+    while headers and any(_CHAINED.match(line) for line in lines[headers[-1] : first]):
+        first = headers.pop()
+    return lines[:first]
+
+
 def last_line(lines: Sequence[str]) -> str:
     """The line that most likely explains why a rank ended: the last one that is not a library's message at exit.
 
@@ -57,6 +74,12 @@ def last_line(lines: Sequence[str]) -> str:
     texts = [line.strip() for line in lines if line.strip() and not _NOISE.match(line.strip())]
     errors = [line for line in texts[-NEAR:] if _ERROR.match(line)]
     return errors[-1] if errors else texts[-1] if texts else ""
+
+
+def last_error(lines: Sequence[str]) -> str:
+    """What a rank complains of: the last line, if it tells of a failure; else, of a few, one that does."""
+    texts = [line for line in map(str.strip, map(clean, lines[-NEAR:])) if line]
+    return next((text[:WIDTH] for text in reversed(texts) if _COMPLAINT.search(text)), "")
 
 
 def innermost_error(error: str, traceback: str) -> str:

@@ -17,6 +17,7 @@ USUAL_REASONS: Final = frozenset({"Completed", "Error", "ContainerCreating", "Po
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exists is stuck
 UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
+PROBING_SECONDS: Final = 30.0  # in which a sidecar mostly has started
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
 LEAVES: Final = "is being deleted"
@@ -75,7 +76,7 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False" and not _binds(scheduled, now):
         yield format_condition(scheduled)
-    yield from _before_the_ranks(pod)
+    yield from _before_the_ranks(pod, now)
     waiting = state.get("waiting") or {}
     if waiting and waiting.get("reason") not in USUAL_REASONS:
         fix = FIXES.get(waiting.get("reason", ""), "")
@@ -91,6 +92,19 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield format_condition(disruption)
     if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
         yield format_condition(pod["status"])
+    if is_out_of_reach(pod):
+        yield f"machine {pod['spec'].get('nodeName', '')} does not answer: its kubelet has stopped, or it is lost"
+
+
+def is_out_of_reach(pod: Object) -> bool:
+    """Whether its machine does not answer: then Kubernetes calls a pod unready whose containers were ready.
+
+    It does so 40 seconds later, and replaces the pod after five minutes.
+    """
+    ready = {one["type"]: one["status"] for one in pod["status"].get("conditions") or []}.get("Ready")
+    containers = pod["status"].get("containerStatuses") or [{}]
+    gated = (pod.get("spec") or {}).get("readinessGates")
+    return ready == "False" and not gated and all(one.get("ready") for one in containers)
 
 
 def is_unbound(pod: Object) -> bool:
@@ -106,8 +120,9 @@ def _binds(scheduled: Mapping[str, Any], now: float) -> bool:
     return young and UNBOUND in scheduled.get("message", "")
 
 
-def _before_the_ranks(pod: Object) -> Iterator[str]:
+def _before_the_ranks(pod: Object, now: float) -> Iterator[str]:
     """An init container that has failed, or cannot start: the container that trains only waits for it."""
+    beside = {one["name"] for one in pod["spec"].get("initContainers") or [] if one.get("restartPolicy") == "Always"}
     for one in pod["status"].get("initContainerStatuses") or []:
         state = one.get("state") or {}
         waiting = state.get("waiting") or {}
@@ -120,6 +135,10 @@ def _before_the_ranks(pod: Object) -> Iterator[str]:
             )
         elif waiting and waiting.get("reason") not in USUAL_REASONS:
             yield f"init container {one['name']}: {format_condition(waiting)}"
+        elif one["name"] in beside and one.get("started") is False and (began := state.get("running")):
+            seconds = now - datetime.fromisoformat(began["startedAt"]).timestamp()
+            if seconds > PROBING_SECONDS:
+                yield f"sidecar {one['name']} runs for {seconds:.0f} s, and its startup probe has not succeeded"
 
 
 def before_the_agent(line: str) -> str:

@@ -10,10 +10,13 @@ from kitctl.base.errors import Forbidden
 from kitctl.kinds import of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
+from kitctl.targets.cluster.read import job_facts
 from kitctl.targets.cluster.read.conditions import format_condition, is_unbound, time_of
 
 OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
 PAST: Final = "FailedScheduling"  # of a pod that has its machine by now
+STARTS: Final = ("Scheduled", "Started")  # of a pod, and of its container
+PREEMPTED: Final = "involvedObject.kind=Pod,reason=Preempted"
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
 
@@ -29,6 +32,16 @@ def warning_events(api: Api, job: Object) -> Sequence[Object]:
     return found
 
 
+def starts(api: Api, namespace: str) -> Sequence[Object]:
+    """The events that say when pods got their machine, and when their ranks' container started."""
+    found: list[Object] = []
+    with suppress(Forbidden):
+        for reason in STARTS:
+            found += api.select("Event", namespace, fieldSelector=f"involvedObject.kind=Pod,reason={reason}")
+    ours = tuple(f"{{{name}}}" for name in job_facts.CONTAINERS)
+    return [one for one in found if one["reason"] != "Started" or _container(one).endswith(ours)]
+
+
 def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     """By name, the latest warning about pods that are scheduled and do not start, as for a volume: of a few of them.
 
@@ -39,6 +52,7 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     with suppress(Forbidden):
         if unbound := next(filter(is_unbound, pods), None):
             found[unbound["metadata"]["name"]] = _of_claims(api, unbound)
+        found |= _preempted(api, [pod for pod in pods if _has_no_machine(pod)])
         for pod in creating:
             about = f"involvedObject.uid={pod['metadata']['uid']}"
             warnings = _warnings(api, pod["metadata"]["namespace"], about)
@@ -46,6 +60,24 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
             if latest := max(others, key=time_of, default=None):
                 found[pod["metadata"]["name"]] = format_condition(latest)
     return found
+
+
+def _preempted(api: Api, pods: Sequence[Object]) -> dict[str, str]:
+    """By name, that the pod before was preempted: it is gone, and with it its condition that says so."""
+    said = api.select("Event", pods[0]["metadata"]["namespace"], fieldSelector=PREEMPTED) if pods else ()
+    found = {}
+    for event in sorted(said, key=time_of):
+        for pod in pods:
+            before, where = event["involvedObject"]["name"], pod["metadata"]
+            same = where.get("generateName") and before.rpartition("-")[0] == where["generateName"].removesuffix("-")
+            if same and time_of(event) <= where["creationTimestamp"] and before != where["name"]:
+                found[where["name"]] = format_condition(event)
+    return found
+
+
+def _has_no_machine(pod: Object) -> bool:
+    conditions = pod["status"].get("conditions") or []
+    return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions) and not is_unbound(pod)
 
 
 def _of_claims(api: Api, pod: Object) -> str:
@@ -63,6 +95,10 @@ def _is_creating(pod: Object) -> bool:
     status = pod["status"]
     waiting = [one.get("state", {}).get("waiting") or {} for one in status.get("containerStatuses", [])]
     return status.get("phase") == "Pending" and any(one.get("reason") == "ContainerCreating" for one in waiting)
+
+
+def _container(event: Object) -> str:
+    return str(event["involvedObject"].get("fieldPath", ""))
 
 
 def _warnings(api: Api, namespace: str, about: str) -> list[Object]:

@@ -269,6 +269,8 @@ def _note(pod: Object, state: Object, now: float, stuck: Mapping[str, str]) -> s
     reason, more = conditions.pod_reason(pod, state, now), stuck.get(pod["metadata"]["name"], "")
     if conditions.is_unbound(pod):
         return reason and (more or reason)
+    if reason and more:  # a pod without a machine, whose place another one has taken
+        return f"{more}; {reason}"
     return reason or more
 
 

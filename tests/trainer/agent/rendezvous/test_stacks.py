@@ -73,3 +73,18 @@ def test_all_known_frames_exist_in_this_torch() -> None:
         source = (Path(TRAINER).parent if file.startswith("kittrain/") else root) / file
         assert not function or f"def {function}(" in source.read_text(), f"{function} in {source}"
     assert sys.modules["torch.distributed.c10d_logger"].__file__ == f"{root}/{stacks.WRAPPERS[0]}"
+
+
+def test_a_script_that_is_over_but_for_a_thread_is_where_that_one_is() -> None:
+    thread = 'Thread 0x00007fa061e506c0 (most recent call first):\n  File "/home/me/train.py", line 23 in report'
+    rest = (
+        f'"{TRAINER}/agent/processes/worker.py", line 9 in run',
+        '"/x/kitctl/targets/local/shim.py", line 62 in main',
+    )
+    shutdown = f'"{threading.__file__}", line 1590 in _shutdown'
+    assert locate([*thread.splitlines(), *printed(shutdown, *rest)]) == Location(
+        line="train.py:23 in report", exits=True
+    )
+    assert locate(printed(shutdown, *rest)) == Location(line="", exits=True)
+    script = '"/home/me/train.py", line 3 in <module>'
+    assert locate(printed(script, *rest)) == Location(line="train.py:3 in <module>")

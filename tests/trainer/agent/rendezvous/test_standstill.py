@@ -51,11 +51,17 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
          "rank 0 sleeps at h.py:0 in f, rank 1 sleeps at h.py:1 in f, rank 2 sleeps at h.py:2 in f, and 6 more"),
         ([rank(0, busy=True, phase=Phase.EVALUATING), rank(1, busy=True, phase=Phase.EVALUATING)],
          "ranks 0-1 are busy at h.py:5 in step"),
+        ([replace(rank(0), said="GET http://h:9/a/b refused; try 7"), rank(1, wait="barrier")],
+         ("rank 0 sleeps at h.py:5 in step, rank 1 waits in barrier at h.py:5 in step; "
+          "rank 0 says: GET http://h:9/… refused; try 7")),
+        ([replace(rank(0), location=Location(line="h.py:9 in report", exits=True))],
+         "rank 0 has ended its script, but not its thread at h.py:9 in report"),
         # Before the first step: one that waits for others is worth a word, ranks that work are not.
         ([rank(0, wait="init_process_group", **JOINING), rank(1, busy=True, **JOINING)],
          "rank 1 is busy at h.py:5 in step, rank 0 waits in init_process_group at h.py:5 in step"),
         ([rank(0, busy=True, **JOINING), rank(1, busy=True, **JOINING)], ""),
-        ([rank(0, **JOINING), rank(1, **JOINING)], ""),  # scripts that have nothing to do with torch
+        ([rank(0, **JOINING), rank(1, **JOINING)], "ranks 0-1 sleep at h.py:5 in step"),
+        ([rank(0, **JOINING), rank(1, busy=True, **JOINING)], ""),  # one may be on its way
         ([rank(0, stepped=False), rank(1, stepped=False)], "ranks 0-1 sleep at h.py:5 in step"),
         ([rank(0, stepped=False, busy=True, wait="all_reduce")], ""),  # a loop of collectives, without an optimizer
         # What comes after training takes no steps.
@@ -109,6 +115,18 @@ def test_nodes_are_asked_once_all_are_quiet_and_ever_more_seldom() -> None:
     assert [job.looks(now) for now in (35.2, 35.3)] == [False, True]
     job.answer(40.3, SLEEPS)  # node 0 does not answer in time
     assert job.watch.text == "rank 1 sleeps at h.py:5"
+
+
+def test_a_count_in_what_a_rank_says_is_nothing_new() -> None:
+    job = Round()
+    job.quiet(0)
+    job.quiet(1)
+    texts = []
+    for now, said in ((20.0, "try 1 failed"), (30.0, "try 2 failed"), (50.0, "it is gone: error")):
+        assert job.looks(now)
+        job.answer(now, replace(SLEEPS, rank=0), replace(SLEEPS, said=said))
+        texts.append(job.watch.text.rpartition("says: ")[2])
+    assert texts == ["try 1 failed", "try 1 failed", "it is gone: error"]
 
 
 def test_a_step_ends_it_and_a_node_that_is_done_is_not_asked() -> None:

@@ -36,6 +36,7 @@ class _Stream:
         self._bar_sent = -BAR_SECONDS  # the last progress bar, in ``time.monotonic()``
         self.rank = rank
         self.recent: deque[bytes] = deque(maxlen=REMEMBERED)
+        self.spoke = 0.0  # when it printed last, in ``time.monotonic()``
         self.tapped: list[str] | None = None  # also receives the forwarded lines
 
     def forward(self) -> bool:
@@ -77,6 +78,7 @@ class _Stream:
             return
         prefix = f"[rank {self.rank}]: ".encode()
         console.write(b"".join(prefix + line + b"\n" for line in lines))
+        self.spoke = time.monotonic()
         self.recent += (line[-REMEMBERED_BYTES:] for line in lines)
         if self.tapped is not None:
             self.tapped += [line.decode(errors="replace") for line in lines]
@@ -141,8 +143,10 @@ class RankLogs:
                 stream.close()
         self._streams = [stream for stream in self._streams if stream.rank in going_on]
 
-    def last(self, rank: int) -> list[str]:
-        """The last lines of a rank of this or the last round, oldest first."""
+    def last(self, rank: int, *, within: float = float("inf")) -> list[str]:
+        """The last lines of a rank of this or the last round, oldest first; none if these are older, in seconds."""
+        if any(stream.rank == rank and time.monotonic() > stream.spoke + within for stream in self._streams):
+            return []
         return [line.decode(errors="replace") for line in self._recent.get(rank, ())]
 
     @contextlib.contextmanager

@@ -59,6 +59,7 @@ class RankStatus:
         ended: whether its process has.
         node: name of its node.
         call: the last collective that it has called, as far as it is known.
+        said: the error that it has printed last, in a line; empty if that is not the last that it has printed, or old.
     """
 
     rank: int
@@ -76,6 +77,7 @@ class RankStatus:
     grouped: bool = False
     ended: bool = False
     call: Call = NO_CALL
+    said: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ LOADER: Final = early.WAITS_FOR_WORKERS
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
 # Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
-    r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/"
+    r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/|/kitctl/targets/local/"  # what a rank was forked in
     rf"|{re.escape(str(Path(__file__).parents[2]))}/(?!workloads/)"
 )
 
@@ -57,23 +57,30 @@ class Location:
         wait: the collective that it is in; empty if it is in none.
         line: the innermost line of user code, or of any code if there is none.
         loads: whether it waits for the workers of its data loader.
+        exits: whether the script is over, but not a thread that it has started: ``line`` is that one's.
     """
 
     wait: str = ""
     line: str = ""
     loads: bool = False
+    exits: bool = False
 
 
 def locate(printed: Iterable[str]) -> Location | None:
     """The location of the main thread, which faulthandler prints last; None if no stack was printed."""
     frames: list[Frame] = []
+    threads: list[list[Frame]] = []
     for text in printed:
         if HEADER.match(text):
             frames = []
+            threads.append(frames)
         elif found := FRAME.match(text):
             frames.append(Frame(found[1], int(found[2]), found[3]))
     if not frames:
         return None
+    if frames[0].file.endswith("/threading.py") and frames[0].function == "_shutdown":
+        others = (frame for thread in threads[:-1] for frame in thread if not LIBRARY.search(frame.file))
+        return Location(line=str(next(others, "")), exits=True)
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     return Location(wait=_wait(frames), line=str(user), loads=loads)

@@ -8,6 +8,7 @@ tells: who only waits for others is not on its way.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,8 @@ WAITING_TIMEOUT: Final = 900.0  # seconds, as long as the library's ranks may ta
 LIMIT: Final = 150  # characters of the sentence
 PLURALS: Final = {"is": "are", "has": "have", "does": "do"}  # verbs of the sentence; others lose their s
 SHOWN: Final = 3  # different places in it
+_DIGITS: Final = re.compile(r"\d+")
+_ADDRESS: Final = re.compile(r"(\w+://[^/\s]+/)[^\s'\"<>]+")
 
 
 class StandstillWatch:
@@ -76,7 +79,9 @@ class StandstillWatch:
         self._requested_at, self._next = None, now + self._delay
         self._delay = min(2 * self._delay, MAX_DELAY)
         statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
-        self.text = sentence(statuses, left=[node.index for node in group if node.done])
+        text = sentence(statuses, left=[node.index for node in group if node.done])
+        if _DIGITS.sub("", text) != _DIGITS.sub("", self.text):  # a count of tries is nothing new
+            self.text = text
         self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
 
@@ -120,18 +125,21 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     parts = [*ended, *(_clause(ranks, words) for (_, words), ranks in ordered[:SHOWN])]
     hidden = sum(len(ranks) for _, ranks in ordered[SHOWN:])
     text = ", ".join([*parts, *([f"and {hidden} more"] if hidden else [])])
+    told = next((one for one in running if one.said), None)
+    if told and len(text) < LIMIT // 2:
+        text += f"; rank {told.rank} says: " + _ADDRESS.sub(r"\1…", told.said)
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
 
 
 def _is_telling(running: Sequence[RankStatus]) -> bool:
-    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or all idle in a group.
+    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or all are idle.
 
     Before the first step they may import, download or compile for as long as they like.
     """
     idle = [one for one in running if not one.busy]
     if any(one.location.wait or one.location.loads for one in idle):
         return True
-    return len(idle) == len(running) and all(one.grouped for one in running)
+    return len(idle) == len(running)
 
 
 def _alone(one: RankStatus) -> bool:
@@ -147,6 +155,7 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
         (one.ended, "has ended"),
         (one.frozen, "is stopped (by SIGSTOP, or a debugger)"),
         (not one.has_stack, "does not show where it is"),
+        (one.location.exits, "has ended its script, but not its thread{at}"),
         (one.location.loads, "waits for its data loader{at}"),
         (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),

@@ -46,6 +46,7 @@ class Postmortem:
         if isinstance(message, dict):
             traceback = kept_traceback(str(message["extraInfo"].get("py_callstack", "")))
             error = rank_output.innermost_error(kept_error(str(message.get("message", "")).strip()), traceback)
+            lines = rank_output.excerpt(rank_output.without_traceback(output)) if traceback else lines
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:

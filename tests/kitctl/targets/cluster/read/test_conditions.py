@@ -198,3 +198,42 @@ def test_the_latest_warning_is_shown() -> None:
     first["lastTimestamp"], second["lastTimestamp"] = "2026-11-21T14:00:00Z", "2026-11-21T14:00:01Z"
     for order in ([first, second], [second, first]):
         assert conditions.job_reason(job, None, order) == "FailedCreate: second"
+
+
+def ready(*, pod: str, containers: bool, **spec: Any) -> dict[str, Any]:
+    status = {
+        "conditions": [{"type": "Ready", "status": pod}],
+        "containerStatuses": [{"name": "pytorch", "ready": containers}],
+    }
+    return {"metadata": {"name": "x-0"}, "spec": {"nodeName": "worker-3", **spec}, "status": status}
+
+
+def test_a_pod_whose_containers_were_ready_and_that_is_called_unready_is_out_of_reach() -> None:
+    lost = "machine worker-3 does not answer: its kubelet has stopped, or it is lost"
+    assert conditions.pod_reason(ready(pod="False", containers=True), {}, 0.0) == lost
+    assert conditions.pod_reason(ready(pod="True", containers=True), {}, 0.0) == ""
+    assert conditions.pod_reason(ready(pod="False", containers=False), {}, 0.0) == "", "it starts"
+    assert (
+        conditions.pod_reason(ready(pod="False", containers=True, readinessGates=[{"conditionType": "a"}]), {}, 0.0)
+        == ""
+    )
+    assert conditions.pod_reason(ready(pod="False", containers=True) | {"status": {}}, {}, 0.0) == ""
+
+
+def test_a_sidecar_that_does_not_start_is_told_after_a_while() -> None:
+    began = "2026-01-01T00:00:00Z"
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    told: dict[str, Any] = {"name": "proxy", "started": False, "state": {"running": {"startedAt": began}}}
+    status = {"initContainerStatuses": [told]}
+    pod = {"metadata": {"name": "x-0"}, "spec": {"initContainers": [sidecar]}, "status": status}
+    at = datetime.fromisoformat(began).timestamp()
+    assert conditions.pod_reason(pod, {}, at + 20) == ""
+    assert (
+        conditions.pod_reason(pod, {}, at + 40)
+        == "sidecar proxy runs for 40 s, and its startup probe has not succeeded"
+    )
+    assert conditions.pod_reason({**pod, "spec": {"initContainers": [{"name": "proxy"}]}}, {}, at + 40) == "", (
+        "it may take long"
+    )
+    told["started"] = True
+    assert conditions.pod_reason(pod, {}, at + 40) == ""

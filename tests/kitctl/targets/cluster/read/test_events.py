@@ -29,3 +29,17 @@ def test_a_claim_of_which_nothing_is_said_says_nothing(server: ApiServer, kit: K
     assert stuck_pods(kit.target().api, [POD]) == {"x-0": ""}
     server.plan("GET .*/events$", answer=(403, {"kind": "Status", "reason": "Forbidden", "message": "no", "code": 403}))
     assert stuck_pods(kit.target().api, [POD]) == {}, "this user may not read events"
+
+
+def test_a_pod_whose_place_another_one_has_taken_says_so_while_it_waits(server: ApiServer, kit: Kit) -> None:
+    waits = {"conditions": [{"type": "PodScheduled", "status": "False", "message": "Insufficient cpu"}]}
+    where = {"namespace": "default", "generateName": "x-0-", "creationTimestamp": "2026-01-01T00:00:20Z"}
+    pod = {"metadata": {"name": "x-0-b", **where}, "spec": {}, "status": waits}
+    for name, about, time in (("a", "x-0-a", "10"), ("b", "x-1-a", "11"), ("c", "x-0-c", "30")):
+        told = {"reason": "Preempted", "message": f"Preempted by {name}", "involvedObject": {"name": about}}
+        server.put("events", name, lastTimestamp=f"2026-01-01T00:00:{time}Z", **told)
+    assert stuck_pods(kit.target().api, [pod]) == {"x-0-b": "Preempted: Preempted by a"}
+    (asked,) = (one for one in server.requests if one.path.endswith("/events"))
+    assert asked.query["fieldSelector"] == "involvedObject.kind=Pod,reason=Preempted"
+    placed = {**pod, "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}
+    assert stuck_pods(kit.target().api, [placed]) == {}

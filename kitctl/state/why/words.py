@@ -1,0 +1,52 @@
+"""The words of a failure that say most, where those of its error say little. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kitjob.report import Termination
+
+_CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n"
+_FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)(?:, in [^\n]*\n +([^\n]+))?', re.MULTILINE)
+_LIBRARIES: Final = re.compile(
+    r'^ *File "(?:[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|<frozen ).*$', re.MULTILINE
+)
+_RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
+_OF_A_PROCESS: Final = re.compile(
+    r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
+)
+_ERROR: Final = re.compile(r"(?:\S+: )?(?:error|fatal)\b|[\w.]+(?:Error|Exception)(?:: |$)", re.IGNORECASE)
+
+
+def origin(failure: Termination) -> str:
+    """The first error of a chain that the script made itself, by ``raise ... from error``; empty without one."""
+    first, caused, rest = failure.traceback.partition(_CAUSED)
+    lines = first.rstrip().split("\n")
+    last = max((at for at, line in enumerate(lines) if line.startswith(" ")), default=-1)
+    found = _RAISED.match(lines[last + 1]) if caused and last + 1 < len(lines) else None
+    return found[1] if found and failure.error in rest else ""  # else its words are those of another process
+
+
+def said_before(failure: Termination) -> str:
+    """What a process of the script said, whose end is all that the error tells; empty if it said no error."""
+    errors = [line.strip() for line in failure.lines if _ERROR.match(line.strip()) and failure.error not in line]
+    return errors[-1] if errors and _OF_A_PROCESS.match(failure.error) else ""
+
+
+def source(traceback: str) -> str:
+    """`` at train.py:20: assert a == b``: the line that an error without words comes from; empty without one."""
+    frame = _last(traceback)
+    return f" at {frame[0]}:{frame[1]}{': ' * bool(frame[2])}{frame[2]}" if frame else ""
+
+
+def place(traceback: str) -> str:
+    """Where the user's own code was, of an error that explains itself; empty without a traceback."""
+    frame = _last(traceback)
+    return f"see {frame[0]}:{frame[1]}, where it was raised" if frame else ""
+
+
+def _last(traceback: str) -> tuple[str, str, str] | None:
+    """File, line and text of the innermost frame of the user's code."""
+    frames = _FRAME.findall(_LIBRARIES.sub("", traceback))
+    return frames[-1] if frames else None

@@ -1,0 +1,79 @@
+"""The most telling words of failures whose errors tell little."""
+
+from __future__ import annotations
+
+from kitctl.state.why.explain import explain
+from tests.kitctl.state.why.test_explain import failed
+
+CHAIN = """Traceback (most recent call last):
+  File "/job/train.py", line 11, in load
+    return open(path).read()
+           ^^^^^^^^^^
+{0}
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/job/train.py", line 14, in <module>
+    load("/data/train.bin")
+TrainingError: no data
+"""
+BARE = """Traceback (most recent call last):
+  File "/job/train.py", line 20, in <module>
+    assert ids.shape == mask.shape
+           ^^^^^^^^^^^^^^^^^^^^^^^
+  File "/usr/lib/python3.11/site-packages/torch/x.py", line 3, in check
+    assert ok
+{0}"""
+
+
+def told(error: str, *lines: str, traceback: str = "") -> tuple[str, str]:
+    found = explain(failed(error, *lines, traceback=traceback), 0.0)
+    return found.cause, found.fix
+
+
+def test_the_error_that_another_one_was_raised_from_is_told_first_with_its_fix() -> None:
+    missing = CHAIN.format("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'")
+    cause, fix = told("TrainingError: no data", traceback=missing)
+    assert cause == "rank 1: the node has no /data/train.bin (TrainingError: no data)"
+    assert fix.startswith("create it")
+    cause, fix = told("TrainingError: no data", traceback=CHAIN.format("my.errors.ShardError: 7 is bad\nsee there"))
+    assert (cause, fix) == (
+        "rank 1: ShardError: 7 is bad (TrainingError: no data)",
+        "see train.py:14, where it was raised",
+    )
+
+
+def test_an_error_that_was_only_being_handled_or_is_of_another_process_is_not_told() -> None:
+    handled = CHAIN.format("KeyError: 'lr'").replace(
+        "The above exception was the direct cause of", "During handling of"
+    )
+    assert told("TrainingError: no data", traceback=handled)[0] == "rank 1: TrainingError: no data"
+    assert (
+        told("KeyError: 'x' (in worker 0)", traceback=CHAIN.format("A: b"))[0] == "rank 1: KeyError: 'x' (in worker 0)"
+    )
+
+
+def test_an_error_without_words_is_told_with_the_line_of_the_users_code() -> None:
+    cause, _ = told("AssertionError:", traceback=BARE.format("AssertionError"))
+    assert cause == "rank 1: AssertionError: at train.py:20: assert ids.shape == mask.shape"
+    assert told("AssertionError:")[0] == "rank 1: AssertionError:"
+
+
+def test_of_a_process_of_the_script_its_own_error_is_told() -> None:
+    ended = "CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status 2."
+    said = "a.py: error: argument --split: invalid choice: 'train'"
+    cause, _ = told(ended, "usage: a.py", said, f"subprocess.{ended}")
+    assert cause == f"rank 1: {said} ({ended})"
+    assert told(ended, "loading")[0] == f"rank 1: {ended}"
+    assert told("ValueError: x", said)[0] == "rank 1: ValueError: x", "it is no error of a process"
+
+
+def test_an_exit_code_has_the_place_of_the_traceback_that_was_logged() -> None:
+    logged = (
+        "Traceback (most recent call last):",
+        '  File "/job/train.py", line 14, in main',
+        "    int(x)",
+        "ValueError: x",
+    )
+    assert told("exit code 1: ValueError: x", *logged)[1] == "see train.py:14, where it was raised"
