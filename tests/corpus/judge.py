@@ -90,8 +90,8 @@ FIRST_SCORE: Final = (
     "Another one of 44 that are not healthy, by somebody who had not read rules or corpus, scored 27 causes first and",
     "right at first; of 8 healthy jobs none had a cause, but for one whose loss was NaN indeed. Silent or wrong were a",
     "full disk, chained and empty errors, programs that a script runs, a debugger, scripts that do nothing or print an",
-    "error and succeed, ranks that sleep without a group, a thread that goes on, a retry loop, and on the cluster a lost",
-    "machine, preemption, cordons and taints of machines, and a sidecar. These situations are not in the table yet.",
+    "error and succeed, ranks that sleep without a group, a thread that goes on, a retry loop, and on the cluster a",
+    "lost machine, preemption, cordons and taints of machines, and a sidecar. They are not in the table yet.",
 )
 ON_CLUSTER: Final = (
     "On the test cluster (`make cluster-up`), with the same two nodes, each in a namespace of its own. `make corpus`",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kitctl.targets.cluster.read.events import stuck_pods
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
@@ -36,7 +38,7 @@ def test_a_pod_whose_place_another_one_has_taken_says_so_while_it_waits(server: 
     where = {"namespace": "default", "generateName": "x-0-", "creationTimestamp": "2026-01-01T00:00:20Z"}
     pod = {"metadata": {"name": "x-0-b", **where}, "spec": {}, "status": waits}
     for name, about, time in (("a", "x-0-a", "10"), ("b", "x-1-a", "11"), ("c", "x-0-c", "30")):
-        told = {"reason": "Preempted", "message": f"Preempted by {name}", "involvedObject": {"name": about}}
+        told: Any = {"reason": "Preempted", "message": f"Preempted by {name}", "involvedObject": {"name": about}}
         server.put("events", name, lastTimestamp=f"2026-01-01T00:00:{time}Z", **told)
     assert stuck_pods(kit.target().api, [pod]) == {"x-0-b": "Preempted: Preempted by a"}
     (asked,) = (one for one in server.requests if one.path.endswith("/events"))
