@@ -31,7 +31,7 @@ KEYED: Final = {  # lists that are merged by a key of their items
     "volumeMounts": "mountPath",
 }
 # Its last lines in the pod's status, so that a container that fails says why.
-LAST_WORDS: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+SAYS_WHY: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _MAIN: Final = f"pod.spec.containers[{names.CONTAINER}]"
 OWNERS: Final = {  # which key of the job sets a field of the template, by the beginning of the path
     "pod.metadata.labels": "kitctl; choose another label",
@@ -103,8 +103,8 @@ def _plain(pod: Pod) -> dict[str, Any]:
         "affinity": pod.affinity,
         "topologySpreadConstraints": list(pod.topology_spread),
         "initContainers": [
-            *({**one, **LAST_WORDS, **one} for one in pod.init_containers),
-            *({**one, **LAST_WORDS, **one, "restartPolicy": "Always"} for one in pod.sidecars),
+            *({**one, **SAYS_WHY, **one} for one in pod.init_containers),
+            *({**one, **SAYS_WHY, **one, "restartPolicy": "Always"} for one in pod.sidecars),
         ],
         "resourceClaims": claims,
         "containers": [{"name": names.CONTAINER, **_filled(main)}] if _filled(main) else [],

@@ -25,7 +25,7 @@ from kitctl.state.why.snapshots import SNAPSHOTS
 from kitctl.state.why.starts import STARTS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
-from kitctl.state.why.words import origin, place, said_before, source
+from kitctl.state.why.words import first_of_group, origin, place, said_before, source
 from kitjob.report import Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -186,6 +186,7 @@ def _stuck(job: JobState) -> bool:
 
 def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     """Of the rank that failed first, if one did; else of the job."""
+    failure = first_of_group(failure)
     goes_on = failure.error.startswith(
         ("ended with ", "called ", "finished the ")
     )  # of a rank that lives: the sentence names it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kitjob.record import replace
 from kitjob.report import Termination
 
 _CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n"
@@ -16,7 +17,22 @@ _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
 _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
 )
+_GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
+_MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them
 _ERROR: Final = re.compile(r"(?:\S+: )?(?:error|fatal)\b|[\w.]+(?:Error|Exception)(?:: |$)", re.IGNORECASE)
+
+
+def first_of_group(failure: Termination) -> Termination:
+    """An exception group's first error with its own traceback: the group only counts them."""
+    if not _GROUP.search(failure.error):
+        return failure
+    lines = _MARGIN.sub("", failure.traceback.rpartition(failure.error)[2]).split("\n")
+    for at, line in enumerate(lines):
+        found = _RAISED.match(line)
+        if found and lines[at - 1].startswith(" ") and not _GROUP.search(line):
+            error = found[1] if ":" in found[1] else f"{found[1]}:"
+            return replace(failure, error=error, traceback="\n".join(lines[: at + 1]))
+    return failure
 
 
 def origin(failure: Termination) -> str:

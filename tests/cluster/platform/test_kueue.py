@@ -198,9 +198,8 @@ def _record(lines: Iterable[str], changes: list[tuple[float, bool]]) -> None:
 
 def assert_spent(run: Run, changes: Sequence[tuple[float, bool]]) -> None:
     """It waited for its first start and after it was preempted, and was stopped by its user thereafter."""
-    # Deleted pods take with them when they were placed. After the object come errors and warnings.
-    read = json.JSONDecoder().raw_decode
-    found, _ = read(does(run, "goodput", "-o", "json", exit_code=1))
+    read = json.JSONDecoder().raw_decode  # after the object come errors and warnings
+    found, _ = read(does(run, "goodput", "-o", "json"))
     spent = {one["name"]: one["seconds"] for one in found["buckets"]}
     assert [suspended for _, suspended in changes] == [True, False] * 3
     times = [time for time, _ in changes]
@@ -209,7 +208,7 @@ def assert_spent(run: Run, changes: Sequence[tuple[float, bool]]) -> None:
     assert spent["queue"] == pytest.approx(waited + preempted, abs=3)
     assert spent["drained"] == pytest.approx(stopped, abs=3)
     assert found["overlapSeconds"] < 0.1
-    assert found["unknownSeconds"] < 3 * 3, "of three starts"
+    assert found["unknownSeconds"] < 3, "of three starts; of the pods that are gone their events tell"
     told, _ = read(does(run, "events", "-o", "json"))
     assert [one["what"] for one in told["items"] if one["what"] in {"queued", "admitted"}] == ["queued", "admitted"] * 3
 

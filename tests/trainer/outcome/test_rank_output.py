@@ -13,6 +13,7 @@ from kittrain.outcome.rank_output import (
     innermost_error,
     last_error,
     last_line,
+    thread_error,
     without_traceback,
 )
 
@@ -96,3 +97,10 @@ def test_what_a_rank_complains_of_is_the_last_line_that_tells_of_a_failure() -> 
     )
     assert last_error(["RuntimeError: old", *["step"] * 9]) == ""
     assert last_error(["epoch 1 loss 0.5", "saved"]) == ""
+
+
+def test_a_thread_that_an_error_has_ended_is_known_by_what_python_printed_of_it() -> None:
+    said = ["Exception in thread Thread-1 (produce):", "Traceback (most recent call last):", '  File "a.py", line 1']
+    told = "Exception in thread Thread-1 (produce): KeyError: 'ids'"
+    assert thread_error(["step 1", *said, "\x1b[31mKeyError: 'ids'\x1b[0m", "step 2"]) == told
+    assert thread_error(["step 1", "KeyError: 'ids'"]) == ""

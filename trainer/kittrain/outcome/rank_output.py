@@ -23,6 +23,7 @@ _COMPLAINT: Final = re.compile(
 )
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
+_THREAD_ENDED: Final = re.compile(r"Exception in thread .+:$")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
 _WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
 _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (killed by signal: [^.\n]*)")
@@ -80,6 +81,16 @@ def last_error(lines: Sequence[str]) -> str:
     """What a rank complains of: the last line, if it tells of a failure; else, of a few, one that does."""
     texts = [line for line in map(str.strip, map(clean, lines[-NEAR:])) if line]
     return next((text[:WIDTH] for text in reversed(texts) if _COMPLAINT.search(text)), "")
+
+
+def thread_error(lines: Sequence[str]) -> str:
+    """The error that has ended a thread of the script, which nobody prints again; empty if none did."""
+    texts = [clean(line) for line in lines]
+    for at in reversed(range(len(texts))):
+        if _THREAD_ENDED.match(texts[at]):
+            raised = (text for text in texts[at + 2 :] if _RAISED.match(text))  # below the traceback's header
+            return f"{texts[at]} {next(raised, '')}".rstrip()[:WIDTH]
+    return ""
 
 
 def innermost_error(error: str, traceback: str) -> str:

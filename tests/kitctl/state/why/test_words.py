@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kitctl.state.why.explain import explain
 from tests.kitctl.state.why.test_explain import failed
 
@@ -77,3 +79,34 @@ def test_an_exit_code_has_the_place_of_the_traceback_that_was_logged() -> None:
         "ValueError: x",
     )
     assert told("exit code 1: ValueError: x", *logged)[1] == "see train.py:14, where it was raised"
+
+
+GROUP = """  + Exception Group Traceback (most recent call last):
+  |   File "/job/train.py", line 13, in main
+  |     async with asyncio.TaskGroup() as g:
+  |   File "/usr/lib/python3.11/asyncio/taskgroups.py", line 145, in __aexit__
+  |     raise me from None
+  | ExceptionGroup: outer (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ExceptionGroup: inner (1 sub-exception)
+    +-+---------------- 1 ----------------
+      | Traceback (most recent call last):
+      |   File "/job/train.py", line 11, in fetch
+      |     return {"id": i}["url"]
+      |            ~~~~~~~~~^^^^^^^
+      | {0}
+      +------------------------------------
+    +---------------- 2 ----------------
+    | ValueError: 7
+    +------------------------------------
+"""
+
+
+def test_of_an_exception_group_its_first_error_is_told_with_its_place() -> None:
+    outer = "ExceptionGroup: outer (2 sub-exceptions)"
+    told_of = partial(told, outer)
+    assert told_of(traceback=GROUP.replace("{0}", "KeyError: 'url'"))[0] == "rank 1: KeyError: 'url'"
+    assert told_of(traceback=GROUP.replace("{0}", "my.ShardError: 7"))[1] == "see train.py:11, where it was raised"
+    bare = told_of(traceback=GROUP.replace("{0}", "AssertionError"))[0]
+    assert bare == 'rank 1: AssertionError: at train.py:11: return {"id": i}["url"]'
+    assert told_of(traceback="")[0] == f"rank 1: {outer}"

@@ -65,8 +65,9 @@ def start(server: ApiServer, kit: Kit) -> None:
     )
     server.logs["run-0"] = [f"2026-01-01T00:00:00.000000000Z [rank 0]: I have {SECRET}"]
     about = {"uid": pod["metadata"]["uid"], "name": "run-0"}
-    server.put("events", "ours", involvedObject=about, type="Normal", message="Pulled image")
-    server.put("events", "theirs", involvedObject={"uid": "x", "name": "y"}, type="Normal", message="not ours")
+    event = {"type": "Normal", "reason": "Pulled"}
+    server.put("events", "ours", involvedObject=about, message="Pulled image", **event)
+    server.put("events", "theirs", involvedObject={"uid": "x", "name": "y"}, message="not ours", **event)
     job = server.store.objects[Key("jobs.batch", "default", "run")]
     later = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp() - 100.0
     lines = timeline.content(replace(one, time=getattr(one, "time", 0.0) + later) for one in PAST).decode()

@@ -17,7 +17,7 @@ import pytest
 
 from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.rank_logs import RankLogs
-from kittrain.agent.processes.rank_watch import ALONE_QUIET, POLL_INTERVAL, SAYING, RankWatch
+from kittrain.agent.processes.rank_watch import POLL_INTERVAL, SAYING, RankWatch
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.system.heartbeat import HeartbeatWriter, Phase, ScriptWriter, prepare
@@ -33,6 +33,7 @@ class Ranks:
         self.seen: list[RankStatus] = []
         self.logged: list[str] = []
         self.printed: list[str] = []
+        self.before: dict[int, list[str]] = {}
         watch = partial(RankWatch, cast("Rendezvous", self), cast("RankLogs", self))
         self.watch = watch(timeout=timeout, log=self.logged.append)
         files = [prepare(folder / f"{rank}") for rank in range(2)]
@@ -47,8 +48,8 @@ class Ranks:
         self.stalled, self.frozen, self.quiet = stalled, frozen, quiet
         self.progress = progress
 
-    def last(self, _: int, *, within: float) -> list[str]:
-        return self.printed if within == SAYING else []
+    def last(self, number: int, *, within: float = float("inf")) -> list[str]:
+        return self.printed if within == SAYING else self.before.get(number, [])
 
     def report_look(self, ranks: list[RankStatus]) -> None:
         self.look_requested, self.seen = False, ranks
@@ -321,10 +322,6 @@ def test_before_the_first_step_that_counts_from_the_group_on(ranks: Ranks) -> No
     assert quiet_after(ranks) == pytest.approx(15.0, abs=1.0)
 
 
-def test_before_the_first_group_that_counts_from_the_start_on_and_takes_longer(ranks: Ranks) -> None:
-    assert quiet_after(ranks) == pytest.approx(ALONE_QUIET, abs=1.0)
-
-
 def test_one_rank_that_takes_steps_is_enough_unless_all_others_have_ended(ranks: Ranks) -> None:
     ranks.script_step(1.0)
     for _ in range(30):
@@ -346,6 +343,7 @@ def test_ranks_are_asked_where_they_are_and_one_that_has_ended_or_cannot_answer_
         ranks.script_step(1.0)
         ranks.look_requested = True
         ranks.printed = ["loading", "fetch failed: connection refused, try 3"]
+        ranks.before = {1: ["Exception in thread Thread-1 (produce):", "Traceback", "KeyError: 'ids'", *ranks.printed]}
         ranks.rest(3.0)
     finally:
         faulthandler.unregister(stack_file.SIGNAL)
@@ -354,6 +352,7 @@ def test_ranks_are_asked_where_they_are_and_one_that_has_ended_or_cannot_answer_
     assert "test_rank_watch.py" in first.location.line
     assert (first.stepped, first.ended) == (True, False)
     assert first.said == "fetch failed: connection refused, try 3"
+    assert second.said == "Exception in thread Thread-1 (produce): KeyError: 'ids'"
     assert first.stalled_seconds == pytest.approx(3.0, abs=1.5)
     assert (second.has_stack, second.ended) == (False, False)  # `sleep`, which such a signal would end
     assert ranks.process.poll() is None

@@ -61,6 +61,7 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
          "rank 1 is busy at h.py:5 in step, rank 0 waits in init_process_group at h.py:5 in step"),
         ([rank(0, busy=True, **JOINING), rank(1, busy=True, **JOINING)], ""),
         ([rank(0, **JOINING), rank(1, **JOINING)], "ranks 0-1 sleep at h.py:5 in step"),
+        ([replace(rank(0, **JOINING), stalled_seconds=29.0), rank(1, **JOINING)], ""),  # they may download
         ([rank(0, **JOINING), rank(1, busy=True, **JOINING)], ""),  # one may be on its way
         ([rank(0, stepped=False), rank(1, stepped=False)], "ranks 0-1 sleep at h.py:5 in step"),
         ([rank(0, stepped=False, busy=True, wait="all_reduce")], ""),  # a loop of collectives, without an optimizer
@@ -127,6 +128,9 @@ def test_a_count_in_what_a_rank_says_is_nothing_new() -> None:
         job.answer(now, replace(SLEEPS, rank=0), replace(SLEEPS, said=said))
         texts.append(job.watch.text.rpartition("says: ")[2])
     assert texts == ["try 1 failed", "try 1 failed", "it is gone: error"]
+    assert job.looks(100.0)
+    job.answer(100.0, rank(0, "h.py:9"), rank(1, "h.py:9"))
+    assert job.watch.text == "ranks 0-1 sleep at h.py:9", "another line is another place"
 
 
 def test_a_step_ends_it_and_a_node_that_is_done_is_not_asked() -> None:

@@ -42,7 +42,6 @@ MIN_SCRIPT_TIMEOUT: Final = 300.0  # seconds between two optimizer steps of a sc
 SCRIPT_TIMEOUT_FACTOR: Final = 10  # times the longest time between two of them
 STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
 MIN_QUIET: Final = 15.0  # seconds without a step that are unusual
-ALONE_QUIET: Final = 30.0  # the same of a rank that has joined no group so far: it starts, and may download
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
 QUIET_FACTOR: Final = 10  # times the median of the last steps
 PACES_KEPT: Final = 100  # of these
@@ -118,7 +117,7 @@ class _WatchedRank:
         if self.stepped:
             return self.stepping > self.quiet_limit
         began = self.beat.first[Phase.PREPARING] or self.beat.first[Phase.JOINING]
-        return now > began + MIN_QUIET if began else self.stepping > ALONE_QUIET
+        return bool(began) and now > began + MIN_QUIET
 
     def limit(self, timeout: float | None) -> float:
         """The timeout of the current phase, in seconds."""
@@ -253,7 +252,8 @@ class RankWatch:
             stepped=rank.stepped,
             grouped=rank.beat.group > 0,
             ended=_ended(rank.pid),
-            said=rank_output.last_error(self._logs.last(number, within=SAYING)),
+            said=rank_output.thread_error(self._logs.last(number))
+            or rank_output.last_error(self._logs.last(number, within=SAYING)),
         )
 
     def _stopped(self, rank: _WatchedRank) -> bool:

@@ -59,7 +59,7 @@ class RankStatus:
         ended: whether its process has.
         node: name of its node.
         call: the last collective that it has called, as far as it is known.
-        said: the error that it has printed last, in a line; empty if that is not the last that it has printed, or old.
+        said: what ended a thread of its script, or the error that it has just printed, in a line; empty without one.
     """
 
     rank: int

@@ -24,9 +24,12 @@ from kittrain.system.heartbeat import Phase
 FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
 MAX_DELAY: Final = 60.0
 WAITING_TIMEOUT: Final = 900.0  # seconds, as long as the library's ranks may take to their first step
-LIMIT: Final = 150  # characters of the sentence
+LIMIT: Final = 140  # characters of the sentence, which "no step for 1h05m: " heads
 PLURALS: Final = {"is": "are", "has": "have", "does": "do"}  # verbs of the sentence; others lose their s
 SHOWN: Final = 3  # different places in it
+ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
+SAID: Final = 60  # characters that have to be left for what one of them says
+_SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
 _ADDRESS: Final = re.compile(r"(\w+://[^/\s]+/)[^\s'\"<>]+")
 
@@ -80,7 +83,7 @@ class StandstillWatch:
         self._delay = min(2 * self._delay, MAX_DELAY)
         statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
         text = sentence(statuses, left=[node.index for node in group if node.done])
-        if _DIGITS.sub("", text) != _DIGITS.sub("", self.text):  # a count of tries is nothing new
+        if _without_counts(text) != _without_counts(self.text):
             self.text = text
         self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
@@ -126,9 +129,15 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     hidden = sum(len(ranks) for _, ranks in ordered[SHOWN:])
     text = ", ".join([*parts, *([f"and {hidden} more"] if hidden else [])])
     told = next((one for one in running if one.said), None)
-    if told and len(text) < LIMIT // 2:
-        text += f"; rank {told.rank} says: " + _ADDRESS.sub(r"\1…", told.said)
+    if told and len(text) < LIMIT - SAID:
+        text += f"; rank {told.rank}{_SAYS}" + _ADDRESS.sub(r"\1…", told.said)
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
+
+
+def _without_counts(text: str) -> tuple[str, str]:
+    """What makes a sentence another one: the count of tries in what a rank says is nothing new, a place is."""
+    places, _, said = text.partition(_SAYS)
+    return places, _DIGITS.sub("", said)
 
 
 def _is_telling(running: Sequence[RankStatus]) -> bool:
@@ -139,7 +148,7 @@ def _is_telling(running: Sequence[RankStatus]) -> bool:
     idle = [one for one in running if not one.busy]
     if any(one.location.wait or one.location.loads for one in idle):
         return True
-    return len(idle) == len(running)
+    return len(idle) == len(running) and all(one.grouped or one.stalled_seconds > ALONE for one in running)
 
 
 def _alone(one: RankStatus) -> bool:
