@@ -87,11 +87,14 @@ FIRST_SCORE: Final = (
     "the rules were mended since. Those that are in the table have `blind` in their column, and whether cause and fix",
     "were right at first. The others are like situations that were there, or do no harm: `--local_rank`, a port that",
     "another process has, a GAN's buffers.",
-    "Another one of 44 that are not healthy, by somebody who had not read rules or corpus, scored 27 causes first and",
+    "Another blind set, by somebody else, scored less: of 44 that are not healthy 27 causes (61 %) and 11 fixes were",
     "right at first; of 8 healthy jobs none had a cause, but for one whose loss was NaN indeed. Silent or wrong were a",
     "full disk, chained and empty errors, programs that a script runs, a debugger, scripts that do nothing or print an",
     "error and succeed, ranks that sleep without a group, a thread that goes on, a retry loop, and on the cluster a",
-    "lost machine, preemption, cordons and taints of machines, and a sidecar. They are not in the table yet.",
+    "lost machine, preemption, cordons and taints of machines, and a sidecar. Most were mended, but not the scripts",
+    "that succeed; then 13 more were made, of a set that had been written down before: 11 causes and 7 of 10 fixes",
+    "were right at first. So of situations that nobody has thought of, 95 % are not reached. Those on this machine",
+    "that were not right at first and are now are in the table.",
 )
 ON_CLUSTER: Final = (
     "On the test cluster (`make cluster-up`), with the same two nodes, each in a namespace of its own. `make corpus`",
