@@ -128,9 +128,10 @@ def test_a_count_in_what_a_rank_says_is_nothing_new() -> None:
         job.answer(now, replace(SLEEPS, rank=0), replace(SLEEPS, said=said))
         texts.append(job.watch.text.rpartition("says: ")[2])
     assert texts == ["try 1 failed", "try 1 failed", "it is gone: error"]
-    assert job.looks(100.0)
-    job.answer(100.0, rank(0, "h.py:9"), rank(1, "h.py:9"))
-    assert job.watch.text == "ranks 0-1 sleep at h.py:9", "another line is another place"
+    for now, place in ((100.0, "h.py:9"), (200.0, "h.py:12")):  # another line is another place
+        assert job.looks(now)
+        job.answer(now, rank(0, place), rank(1, place))
+        assert job.watch.text == f"ranks 0-1 sleep at {place}"
 
 
 def test_a_step_ends_it_and_a_node_that_is_done_is_not_asked() -> None:
