@@ -12,6 +12,7 @@ from kitjob.decoders import MalformedError
 
 MAX_LINE: Final = 1 << 26  # bytes per line; enough for the ranks of ten thousand nodes
 
+CLOSED: Final = "the connection was closed"
 WRITE_TIMEOUT: Final = 60.0  # seconds, if the other end takes nothing any more
 
 PING: Final = b"\n"  # an empty line, which has the other end's kernel answer and means nothing else
@@ -70,7 +71,7 @@ class LineStream:
         try:
             self._connection.sendall(lines)
         except OSError as error:
-            raise ConnectionLost(str(error)) from error
+            raise _lost(error) from error
 
     def read(self, timeout: float | None = None, *, longest: int = MAX_LINE) -> bytes | None:
         """The next line, without its newline; None if none arrives within ``timeout`` seconds.
@@ -87,9 +88,9 @@ class LineStream:
             except (TimeoutError, BlockingIOError):
                 return None
             except OSError as error:
-                raise ConnectionLost(str(error)) from error
+                raise _lost(error) from error
             if not data:
-                raise ConnectionLost("the connection was closed")
+                raise ConnectionLost(CLOSED)
             self._rest += data
         line, _, self._rest = self._rest.partition(b"\n")
         return line
@@ -97,6 +98,11 @@ class LineStream:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def _lost(error: OSError) -> ConnectionLost:
+    """Who has just written to an end that was closed is told so in other words."""
+    return ConnectionLost(CLOSED if isinstance(error, ConnectionResetError | BrokenPipeError) else str(error))
 
 
 def enable_keepalive(connection: socket.socket, *, interval: int, attempts: int) -> None:
