@@ -22,7 +22,12 @@ def test_a_connection_that_was_closed_is_told_as_that_also_if_something_was_on_i
         there.close()
         with pytest.raises(ConnectionLost, match=CLOSED):
             lines.read(10.0)
-        with pytest.raises(ConnectionLost, match=CLOSED):  # the first one may still be taken
-            for _ in range(100):
-                lines.write(PING)
+        with pytest.raises(ConnectionLost, match=CLOSED):
+            write_often(lines)
         lines.close()
+
+
+def write_often(lines: LineStream) -> None:
+    """The first line may still be taken."""
+    for _ in range(100):
+        lines.write(PING)
