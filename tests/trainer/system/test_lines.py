@@ -9,7 +9,7 @@ import pytest
 
 from kittrain.system.lines import CLOSED, PING, ConnectionLost, LineStream
 
-AT_ONCE = struct.pack("ii", 1, 0)  # the other end's kernel sends a reset, as it does to whoever has just written
+RESETS = struct.pack("ii", 1, 0)  # the other end's kernel sends a reset, as it does to whoever has just written
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -18,7 +18,7 @@ def test_a_connection_that_was_closed_is_told_as_that_also_if_something_was_on_i
         lines = LineStream(socket.create_connection(server.getsockname()))
         there, _ = server.accept()
         if reset:
-            there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE)
+            there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESETS)
         there.close()
         with pytest.raises(ConnectionLost, match=CLOSED):
             lines.read(10.0)
