@@ -300,6 +300,12 @@ def behind(after: int, job: dict[str, Any]) -> bool:
     return copied(after, job) and bool(job["mirror"]["behind"])
 
 
+def submit_in_memory(kit: Kit, name: str) -> None:
+    """A job of three nodes that trains for longer than its snapshots take to be uploaded."""
+    words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
+    kit.run("submit", "--name", name, *words)
+
+
 def uploads(other_than: int, job: dict[str, Any]) -> bool:
     """Whether another node uploads at the end."""
     return bool(job["mirror"] and job["mirror"]["node"] not in {None, other_than})
@@ -311,8 +317,7 @@ def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
-        kit.run("submit", "--name", "row", *words)
+        submit_in_memory(kit, "row")
         kit.until("row", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
         job = kit.until("row", holds_on)
@@ -336,8 +341,7 @@ def test_the_node_that_uploads_is_lost_while_it_trains_and_another_one_goes_on(
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
         proxy.rule = lambda seen: UNSTEADY.get(len(proxy.seen) % 5) if seen.method == "PUT" else None
-        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
-        kit.run("submit", "--name", "mid", *words)
+        submit_in_memory(kit, "mid")
         reached = 0
         for _ in range(2):
             job = kit.until("mid", partial(behind, reached + 20))
@@ -355,8 +359,7 @@ def test_a_node_that_was_taken_for_lost_at_the_end_is_fenced_off(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
-        kit.run("submit", "--name", "frozen", *words)
+        submit_in_memory(kit, "frozen")
         kit.until("frozen", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
         first = kit.until("frozen", holds_on)["mirror"]["node"]

@@ -18,7 +18,16 @@ from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.job.env import node_env
 from kittrain.system import link_watch
 from kittrain.system.link_watch import ANSWERS
-from tests.trainer.agent.rendezvous.hub_clients import HELLO, JOIN, KEY, HubClient, HubThread, forms_rounds, register
+from tests.trainer.agent.rendezvous.hub_clients import (
+    HELLO,
+    JOIN,
+    KEY,
+    HubClient,
+    HubThread,
+    form_round,
+    forms_rounds,
+    register,
+)
 from tests.trainer.nodes import free_port
 
 
@@ -48,6 +57,13 @@ def test_a_client_without_a_greeting_gets_no_answer(hub: HubThread, data: bytes)
         assert client.read() == b""
     assert not hub.warnings
     assert forms_rounds(hub)
+
+
+def test_empty_lines_of_a_node_keep_its_connection_alive_and_say_nothing_else(hub: HubThread) -> None:
+    with HubClient(hub.address) as zero, HubClient(hub.address) as one:
+        for index, client in enumerate((zero, one)):
+            register(client, index).write(b"\n\n")
+        assert [message["type"] for message in form_round(zero, one)] == ["Round", "Round"]
 
 
 @pytest.mark.parametrize("answers", [False, True])
