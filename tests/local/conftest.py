@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,23 @@ class Kit:
             assert time.monotonic() < deadline, f"node {index} has no agent"
             time.sleep(0.02)
         return started.pid
+
+    @contextmanager
+    def killing(self, name: str, *nodes: int) -> Iterator[None]:
+        """These nodes stand still, and die at once after that: one by one, the first would be replaced already."""
+        agents = [self.agent(name, node) for node in nodes]
+        for agent in agents:
+            os.killpg(agent, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for agent in agents:
+                os.killpg(agent, signal.SIGKILL)
+
+    def kill(self, name: str, *nodes: int) -> None:
+        """All processes of these nodes die at once."""
+        with self.killing(name, *nodes):
+            pass
 
     def snapshots(self, name: str) -> Path:
         """The folder of a job's snapshots."""

@@ -56,11 +56,13 @@ SHAPES = {
 }
 
 
-def lose(kit: Kit, name: str, node: int) -> None:
-    """All processes of a node die at once, and its folder is gone."""
-    os.killpg(kit.agent(name, node), signal.SIGKILL)
-    gone = kit.folder / f"gone-{time.monotonic()}"  # in one step: some of its processes end a moment later
-    (kit.snapshots(name) / f"node-{node}").rename(gone)
+def lose(kit: Kit, name: str, *nodes: int) -> None:
+    """All processes of these nodes die at once, and their folders are gone."""
+    gone = kit.folder / f"gone-{time.monotonic()}"
+    gone.mkdir()
+    with kit.killing(name, *nodes):
+        for node in nodes:
+            (kit.snapshots(name) / f"node-{node}").rename(gone / str(node))
     shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -116,7 +118,7 @@ def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
             if storage == "perNode":
                 lose(kit, "job", lost)
             else:
-                os.killpg(kit.agent("job", lost), signal.SIGKILL)
+                kit.kill("job", lost)
         kit.run("wait", "job")
         log = kit.run("logs", "job")
         if storage == "memory":
@@ -141,8 +143,7 @@ def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
 def test_two_nodes_are_lost_at_once_and_the_job_ends_with_the_reason(kit: Kit) -> None:
     kit.run("submit", "--name", "both", *APART, *WORKLOAD, "--step-time", "0.05")
     kit.until("both", partial(copied, 20))
-    for node in (1, 2):
-        lose(kit, "both", node)
+    lose(kit, "both", 1, 2)
     assert "no node that is left has some of its parts" in kit.run("wait", "both", exit_code=FAILED)
     assert "which no restart can fix" in kit.run("logs", "both")
     why = kit.run("why", "both")
@@ -155,8 +156,7 @@ def test_two_nodes_that_come_back_with_their_folders_are_waited_for(kit: Kit) ->
     elastic = (*APART[2:], "--nodes", "1:3", "--set", "policy.maxRestarts=0")
     kit.run("submit", "--name", "back", *elastic, *WORKLOAD, "--step-time", "0.05")
     kit.until("back", partial(copied, 20))
-    for node in (1, 2):
-        os.killpg(kit.agent("back", node), signal.SIGKILL)
+    kit.kill("back", 1, 2)
     kit.run("wait", "back")
     assert "no node that is here has all of step-" in kit.run("logs", "back")
     assert f"proved: {EPOCHS} epochs" in kit.run("audit", "back")
@@ -166,8 +166,7 @@ def test_two_nodes_that_come_back_with_their_folders_are_waited_for(kit: Kit) ->
 def test_all_nodes_are_lost_with_all_they_had_and_the_new_beginning_is_told(kit: Kit) -> None:
     kit.run("submit", "--name", "zero", *APART, *WORKLOAD, "--step-time", "0.05")
     kit.until("zero", partial(copied, 20))
-    for node in (0, 1, 2):
-        lose(kit, "zero", node)
+    lose(kit, "zero", 0, 1, 2)
     job = kit.until("zero", lambda job: job["phase"] == "Running" and "resumed at step 0" in job["reason"])
     assert re.search(r"resumed at step 0: at least \d+ steps lost", job["reason"])
     kit.run("wait", "zero")
@@ -188,8 +187,7 @@ def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
         words = (*WORKLOAD, "--step-time", "0.05", "--record", str(records))
         kit.run("submit", "--name", "all", *APART, *mirror, *words)
         kit.until("all", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) > 20)
-        for node in (0, 1, 2):
-            lose(kit, "all", node)
+        lose(kit, "all", 0, 1, 2)
         kit.run("wait", "all")
         assert "comes from s3://copies/run" in kit.run("logs", "all")
         job = kit.status("all")
@@ -215,7 +213,7 @@ def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
         reached = 0
         for node in (0, 2):  # each with its memory
             reached = kit.until("light", partial(copied, reached + 20))["progress"]["step"]
-            os.killpg(kit.agent("light", node), signal.SIGKILL)
+            kit.kill("light", node)
         kit.until("light", partial(copied, reached + 20))
         assert "comes from" not in kit.run("logs", "light"), "the other nodes had it"
         parts = [link.resolve() for link in kit.snapshots("light").glob("node-*")]
@@ -278,7 +276,7 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
         for verb in ("suspend", "restart"):
             refused = kit.run(verb, "held", exit_code=INVALID)
             assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
-        os.killpg(kit.agent("held", 0), signal.SIGKILL)  # what replaces it has never seen the bucket take anything
+        kit.kill("held", 0)  # what replaces it has never seen the bucket take anything
         job = kit.until("held", holds_on)
         assert job["mirror"]["step"], "what it has is told, although the new node may not write it"
         assert (job["phase"], job["restarts"]) == ("Running", 1)
@@ -323,7 +321,7 @@ def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
         job = kit.until("row", holds_on)
         for _ in range(2):
             lost = job["mirror"]["node"]
-            os.killpg(kit.agent("row", lost), signal.SIGKILL)
+            kit.kill("row", lost)
             job = kit.until("row", partial(uploads, lost))
             assert job["phase"] == "Running"
             kit.until("row", lambda job: job["mirror"]["warning"])
@@ -346,7 +344,7 @@ def test_the_node_that_uploads_is_lost_while_it_trains_and_another_one_goes_on(
         for _ in range(2):
             job = kit.until("mid", partial(behind, reached + 20))
             reached = job["progress"]["step"]
-            os.killpg(kit.agent("mid", job["mirror"]["node"]), signal.SIGKILL)
+            kit.kill("mid", job["mirror"]["node"])
         kit.run("wait", "mid")
         assert kit.status("mid")["mirror"]["step"] == 2 * EPOCHS * ORDER.steps_per_epoch
         assert "comes from" not in kit.run("logs", "mid"), "the other nodes had it"
@@ -393,8 +391,7 @@ def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
         kit.until("alone", lambda job: copied(20, job) and job["mirror"]["step"])
         proxy.rule = denies
         kit.until("alone", holds_on)
-        for node in range(3):
-            os.killpg(kit.agent("alone", node), signal.SIGKILL)
+        kit.kill("alone", 0, 1, 2)
         kit.run("wait", "alone", exit_code=FAILED)
         step = kit.status("alone")["mirror"]["step"]
         why = kit.run("why", "alone")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +34,7 @@ def test_three_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     for number, victim in enumerate(victims):
         step = STEPS * (number + 1) // 5 + rng.randrange(10)
         kit.until("kills", partial(reached, step))
-        os.killpg(kit.agent("kills", victim), signal.SIGKILL)
+        kit.kill("kills", victim)
         kit.until("kills", partial(lost, number + 1))
     kit.run("wait", "kills")
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -48,8 +46,7 @@ def test_a_plain_script_without_steps_is_not_said_to_lack_a_snapshot(kit: Kit) -
 def test_steps_that_are_lost_with_all_agents_at_once_are_told(kit: Kit) -> None:
     kit.run("submit", "--name", "gone", "--nodes", "2", "--snapshot-every", "1000", *TOY)
     kit.until("gone", lambda job: (job["progress"]["step"] or 0) > 60)
-    for index in (0, 1):
-        os.killpg(kit.agent("gone", index), signal.SIGKILL)
+    kit.kill("gone", 0, 1)
     state = kit.until("gone", lambda job: "steps lost" in job["reason"])
     assert "resumed at step 0: at least" in state["reason"]
     assert "resumed at step 0: at least" in kit.run("logs", "gone")
@@ -63,8 +60,7 @@ def test_a_job_killed_after_its_last_step_shows_its_progress_and_snapshot(kit: K
     kit.run("submit", "--name", "late", "--nodes", "2", "late.py", *short[2:])
     kit.until("late", lambda _: kit.read("logs", "late").count("trained") == 2)
     kit.until("late", lambda job: job["progress"]["snapshotStep"] == 64)  # reports are up to a second old
-    for index in (0, 1):
-        os.killpg(kit.agent("late", index), signal.SIGKILL)
+    kit.kill("late", 0, 1)
     kit.run("wait", "late")
     state = kit.status("late")
     assert state["progress"]["step"] == state["progress"]["snapshotStep"] == 64
@@ -81,7 +77,7 @@ def test_a_node_lost_after_the_training_does_not_keep_the_others_waiting(kit: Ki
     (kit.folder / "late.py").write_text(LATE)
     kit.run("submit", "--name", "after", "--nodes", "2", "late.py", *short)
     kit.until("after", lambda _: kit.read("logs", "after").count("trained") == 2)
-    os.killpg(kit.agent("after", 1), signal.SIGKILL)
+    kit.kill("after", 1)
     kit.run("wait", "after", "--timeout", "3m")
     reasons = [node["reason"] for node in kit.status("after")["nodes"]]
     assert any("what the script did after its training was cut short" in reason for reason in reasons), reasons

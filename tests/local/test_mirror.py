@@ -58,8 +58,7 @@ def lose_everything(kit: Kit, name: str) -> None:
             line = file.read_bytes()
             if b"targets.local.supervisor" in line and folder in line:
                 os.kill(int(file.parent.name), signal.SIGKILL)
-    for index in (0, 1):
-        os.killpg(kit.agent(name, index), signal.SIGKILL)
+    kit.kill(name, 0, 1)
     shutil.rmtree(state_home())
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,7 +25,7 @@ def test_a_spare_replaces_a_lost_node_which_then_is_the_spare(kit: Kit) -> None:
     assert [job["nodes"][index]["state"] for index in (stay, lost, spare)] == ["Running", "Running", "Spare"]
     assert "2 of 2 up, 1 of 1 spare ready, 2 ranks" in kit.read("status", "guarded")
 
-    os.killpg(kit.agent("guarded", lost), signal.SIGKILL)
+    kit.kill("guarded", lost)
     job = kit.until("guarded", lambda job: job["spares"] == [lost] and job["lastRecovery"])
     assert sorted(job["nodes"][index]["ranks"] for index in (stay, spare)) == [[0], [1]]
     assert f"node {lost}" in job["lastRecovery"]["cause"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,7 +44,7 @@ def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     assert "each node sees only its own: what rank 0 saves is not there for others" in output
     kit.until("sent", lambda _: kit.read("logs", "sent").count("version 1") == 2)
     (folder / "model.py").write_text("VERSION = 2\n")
-    os.killpg(kit.agent("sent", 1), signal.SIGKILL)
+    kit.kill("sent", 1)
     kit.until("sent", lambda _: "rank 1 start 2" in kit.read("logs", "sent"))
     signal_file.touch()
     kit.run("wait", "sent")
@@ -135,7 +133,7 @@ def interrupted(kit: Kit, name: str, *words: str) -> str:
         str(go),
     )
     kit.until(name, lambda state: (state["progress"]["step"] or 0) > 20)
-    os.killpg(kit.agent(name, 0), signal.SIGKILL)
+    kit.kill(name, 0)
     kit.until(name, lambda _: kit.read("logs", name).count("begins at") == 4)
     return str(go)
 

@@ -19,6 +19,7 @@ from tests.cluster.faults.test_copies import copied
 from tests.cluster.kind.settings import TORCH_IMAGE
 from tests.cluster.kind.steps import read
 from tests.cluster.kubectl import get, kubectl
+from tests.cluster.power import delete_silenced
 from tests.cluster.submit.test_mirror import GATEWAY, add_credentials
 from tests.s3 import serving
 from tests.wheels import installed
@@ -61,7 +62,7 @@ def test_pods_are_deleted_with_their_memory_and_each_sample_counts_once(
             before = until_status("run", namespace, partial(copied, reached + 20))
             reached = before["progress"]["step"]
             pods = [pod for index in lost for pod in _pods(namespace, index)]
-            kubectl("delete", "pod", *pods, "-n", namespace, "--grace-period=0", "--force")
+            delete_silenced(namespace, *pods)
             until_formed("run", namespace, before)
             until_status("run", namespace, partial(copied, reached))
             assert ("comes from s3" in kitctl("logs", "run", "-n", namespace)) == comes_back
