@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bench.recovery.network import Machine, Network
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(900)]
 
-LIMIT = 90.0  # seconds until a test fails
+LIMIT = 200.0  # seconds until a test fails
 AGENT = """
 import sys, time
 from torch.distributed.elastic.rendezvous import RendezvousError
@@ -51,9 +53,26 @@ with hub_process(node, settings, secret=b"x" * 32) if node.hosts_rendezvous else
 class Agents:
     """Agents, and what each has printed."""
 
-    def __init__(self, machines: Sequence[Machine], folder: Path) -> None:
+    def __init__(self, machines: Sequence[Machine], folder: Path, env: dict[str, str]) -> None:
         self.machines = machines
         self._logs = [folder / f"{index}.log" for index in range(len(machines))]
+        self._env = {"PET_NNODES": f"1:{len(machines)}", "PET_RDZV_ENDPOINT": f"{machines[0].address}:29400"} | env
+        self._processes = [self._start(index) for index in range(len(machines))]
+
+    def _start(self, index: int) -> subprocess.Popen[bytes]:
+        machine = self.machines[index]
+        command = machine.command([sys.executable, "-P", "-c", AGENT, machine.address])
+        variables = [f"{name}={text}" for name, text in (self._env | {"KIT_NODE_INDEX": str(index)}).items()]
+        with self._logs[index].open("ab") as log:
+            return subprocess.Popen(["env", *variables, *command], stdout=log, stderr=log, cwd="/", process_group=0)
+
+    def replace(self, *indices: int) -> None:
+        """End the processes of some machines, and start new ones."""
+        for index in indices:
+            os.killpg(self._processes[index].pid, signal.SIGKILL)
+            self._processes[index].wait()
+        for index in indices:
+            self._processes[index] = self._start(index)
 
     def has_printed(self, index: int, text: str) -> int:
         return self._logs[index].read_text().count(text)
@@ -83,15 +102,8 @@ class Agents:
 @contextmanager
 def agents(size: int, folder: Path, **env: str) -> Iterator[Agents]:
     """A round of all of them, which may go on with fewer."""
-    with Network(size) as network, ExitStack() as stack:
-        first = network.machines[0].address
-        for index, machine in enumerate(network.machines):
-            own = {"PET_NNODES": f"1:{size}", "PET_RDZV_ENDPOINT": f"{first}:29400", "KIT_NODE_INDEX": str(index)}
-            log = stack.enter_context((folder / f"{index}.log").open("wb"))
-            command = machine.command([sys.executable, "-P", "-c", AGENT, machine.address])
-            variables = [f"{name}={text}" for name, text in (own | env).items()]
-            subprocess.Popen(["env", *variables, *command], stdout=log, stderr=subprocess.STDOUT, cwd="/")
-        found = Agents(network.machines, folder)
+    with Network(size) as network:
+        found = Agents(network.machines, folder, env)
         found.until(f"round of {size}", *range(size))
         yield found
 
@@ -106,6 +118,19 @@ def test_the_majority_goes_on_and_the_others_stop_until_they_meet_again(tmp_path
         assert not three.has_printed(minority[0], "round of 1")
         three.heal(*minority)
         three.until("round of 3", 0, 1, 2, times=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("survivor", [0, 1, 2])
+def test_one_of_three_finds_those_that_replace_two_lost_machines(tmp_path: Path, survivor: int) -> None:
+    lost = [index for index in range(3) if index != survivor]
+    with agents(3, tmp_path) as three:
+        three.cut(*lost)
+        three.until("stopped: only 1 of the 3 nodes of round", survivor)
+        three.replace(*lost)
+        three.heal(*lost)
+        three.until("round of 3", *range(3), times=2)
+        assert not three.has_printed(survivor, "round of 1")
 
 
 @pytest.mark.wide

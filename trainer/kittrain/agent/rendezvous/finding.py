@@ -109,8 +109,11 @@ class Finder:
         return self._settle(found) if found else None
 
     def _round_trip(self) -> Opened | None:
-        """Ask each hub that is known, once; after going astray, those that serve come first."""
-        idle = []
+        """Ask each hub that is known, once; after going astray, those that serve come first.
+
+        If none does, those that were in no round are at the well-known address: what decides may have to wait for them.
+        """
+        idle: list[str] = []
         for address in self._addresses():
             found = self._ask(address)
             if found and found.hub.elsewhere:
@@ -118,7 +121,7 @@ class Finder:
             if not found:
                 continue
             if self._last.astray and not found.hub.serves:
-                idle.append(found.address)
+                idle.insert(0 if not address else len(idle), found.address)
                 found.connection.close()
                 continue
             return self._settle(found)
