@@ -274,7 +274,8 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
         return ""
     notes = () if _waits(facts) else (node.note for node in facts.nodes)
     preparing = (_preparing(node, facts) for node in facts.nodes)
-    return next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
+    known = next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
+    return known or (facts.report.ended_by if phase == "Recovering" and facts.report else "")
 
 
 def _last_failure(facts: JobFacts) -> str:

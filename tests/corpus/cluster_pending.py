@@ -52,6 +52,12 @@ webhooks:
   failurePolicy: Fail
   timeoutSeconds: 3
 """
+_ON: Final = "kubernetes.io/hostname="
+_CRASHES: Final = """
+pod:
+  sidecars:
+  - {name: proxy, image: IMAGE, command: [sh, -c, 'echo "proxy: no config at /etc/proxy.conf" >&2; exit 1']}
+"""
 _INIT: Final = """
 pod:
   initContainers:
@@ -222,6 +228,29 @@ CLUSTER_PENDING: Final = (
         spec=_INIT,
         cause=r"init container fetch-data failed \(exit code 1\)",
         fix="kubectl logs .* -c fetch-data",
+        first=(False, False),
+    ),
+    pending(
+        "machine that is cordoned",
+        prepare="kubectl cordon kitctl-worker3",
+        options=("--node-selector", f"{_ON}kitctl-worker3", "--no-checks"),
+        after="kubectl uncordon kitctl-worker3",
+        cause="no machine has the labels of scheduling.nodeSelector, but for those that are cordoned",
+        fix="kubectl uncordon",
+    ),
+    pending(
+        "machine with a taint of another team",
+        prepare="kubectl taint node kitctl-worker2 corpus.example.com/team=NAMESPACE:NoSchedule",
+        options=("--node-selector", f"{_ON}kitctl-worker2", "--no-checks"),
+        after="kubectl taint node kitctl-worker2 corpus.example.com/team-",
+        cause="no machine has the labels of scheduling.nodeSelector, but for those with a taint",
+        fix="tolerations",
+    ),
+    pending(
+        "sidecar that fails",
+        spec=_CRASHES,
+        cause=r"sidecar proxy has ended \d+ times? \(exit code 1\): proxy: no config at /etc/proxy.conf",
+        fix="kubectl logs .* -c proxy.*pod.sidecars",
         first=(False, False),
     ),
 )

@@ -51,6 +51,20 @@ spec:
   - {name: main, image: IMAGE, command: [sleep, '300'], resources: {limits: {example.com/corpus: '2'}}}
 END
 """
+_ENDS: Final = "pod: {sidecars: [{name: proxy, image: IMAGE, command: [sleep, '3']}]}"
+_STAYS: Final = """
+pod: {sidecars: [{name: proxy, image: IMAGE, command: [sh, -c, 'trap : TERM; while :; do sleep 1; done']}]}
+"""
+# A machine that is gone for its own pod alone: others run on it, too.
+_GONE: Final = """set -- $(kubectl -n NAMESPACE get pods -l batch.kubernetes.io/job-completion-index=1 \\
+    -o jsonpath='{.items[0].spec.nodeName} {.items[0].status.podIP}')
+docker exec $1 sh -c "systemctl stop kubelet; iptables -N NAMESPACE; iptables -A NAMESPACE -s $2 -j DROP
+    iptables -A NAMESPACE -d $2 -j DROP; iptables -I FORWARD -j NAMESPACE"
+"""
+_BACK: Final = """for machine in kitctl-worker kitctl-worker2 kitctl-worker3; do
+    docker exec $machine sh -c "systemctl start kubelet
+        iptables -D FORWARD -j NAMESPACE && iptables -F NAMESPACE && iptables -X NAMESPACE"
+done 2>/dev/null"""
 _STATUS: Final = "kubectl patch node kitctl-worker --subresource=status --type=json -p"
 _CAPACITY: Final = "/status/capacity/example.com~1corpus"
 _EVICTION: Final = (
@@ -142,5 +156,27 @@ kubectl -n NAMESPACE delete job run --wait=false --cascade=foreground""",
         "node that stands still on a cluster",
         script=TRAIN + "    if i == 60 and rank == 1:\n        time.sleep(600)\n",
         cause="no step for .*: rank 1 sleeps at train.py.*, rank 0 waits in all_reduce of its backward pass",
+    ),
+    pending(
+        "machine that is lost",
+        later=_GONE,
+        after=_BACK,
+        cause=r"node 1, pod \S+ is lost: its machine has not answered for 3 s",
+        fix="kubectl get pod run-1-.* -o wide",
+        first=(False, False),
+    ),
+    pending(
+        "sidecar that ends again and again",
+        spec=_ENDS,
+        cause=r"sidecar proxy has ended \d+ times \(exit code 0\)",
+        fix="pod.sidecars",
+    ),
+    pending(
+        "sidecar that outlives the ranks",
+        script=GROUP + "dist.barrier()\ntime.sleep(5)\n",
+        spec=_STAYS,
+        cause=r"the ranks have ended, and sidecar proxy has not: it is killed \d+ s after them",
+        fix="nothing: the job ends then",
+        first=(False, False),
     ),
 )

@@ -226,6 +226,8 @@ class Report(Record):
     """When it formed."""
     forming: bool = False
     """Whether it has ended, and the next one is forming."""
+    ended_by: str = ""
+    """What ended it, while the next one is forming. Empty: no failure did."""
     ended: bool = False
     """Whether all its ranks have succeeded, so that no node waits for another any more."""
     world_size: int = 0

@@ -18,6 +18,16 @@ ENDS: Final = Family(
     "Failed",
     (
         Rule(
+            r"the ranks have ended, and (container (\S+)) of (\S+) has not",
+            "the ranks have ended, and {0} keeps the pod",
+            "kubectl exec {2} -c {1} -- kill 1 ends it; next time have it among pod.sidecars, which end with the ranks",
+        ),
+        Rule(
+            r"(the ranks have ended, and sidecar (\S+)) of \S+ (has not: it is killed \d+ s after them)",
+            "{0} {2}",
+            "nothing: the job ends then; a sidecar that ends on SIGTERM ends it at once: mend {1} in pod.sidecars",
+        ),
+        Rule(
             r"OOMKilled\b.*? which the namespace's LimitRange sets",
             "",
             "--memory with more, up to the maximum that kubectl describe limitrange shows; or have that raised",

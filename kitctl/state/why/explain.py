@@ -50,6 +50,7 @@ FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: not
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
+_SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
@@ -162,7 +163,7 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     if job.failure and job.phase == "Failed":
         yield _of_failure(job.failure, local=local)
     elif not job.finished:
-        nodes = [node.reason for node in job.nodes if _stuck(job) or node.state != "Running"]
+        nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         texts = [*nodes, job.reason] if _stuck(job) else [job.reason, *nodes]
         told = job.last_failure
         if told and (job.reason.startswith("before: ") or told.outcome == "fatal"):

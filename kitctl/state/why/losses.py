@@ -25,6 +25,14 @@ LOSSES: Final = Family(
             seen="machine worker-3 does not answer: its kubelet has stopped, or it is lost",
         ),
         Rule(
+            r"(node \d+, pod (\S+) is lost: its machine has not answered for .*)",
+            "{0}",
+            "see that machine (kubectl get pod {1} -o wide): once Kubernetes has noticed, after 40 seconds, kitctl why "
+            "says how the pod is replaced at once",
+            seen="node 1, pod run-1-x7k2p is lost: its machine has not answered for 3 s",
+            means="the other nodes have asked it in vain; they go on once it is back, or its pod is replaced",
+        ),
+        Rule(
             r"PreemptionByScheduler",
             "a pod of higher priority takes the place of one of the job's",
             "nothing: it starts again once there is room; or give it a higher priority: --priority",

@@ -22,6 +22,12 @@ STARTS: Final = Family(
             "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",
         ),
         Rule(
+            r"sidecar (\S+) of (\S+) (has ended \d+ times? \(exit code \d+\).*)",
+            "sidecar {0} {2}",
+            "it is started again, later each time: kubectl logs {1} -c {0} --previous shows what it said; mend it in "
+            "pod.sidecars (what only prepares the node belongs in pod.initContainers)",
+        ),
+        Rule(
             r"(sidecar (\S+) runs for \d+ s, and its startup probe has not succeeded)",
             "{0}",
             "the ranks start after it: see what it waits for (kubectl logs, -c {1}), or mend its startupProbe in "

@@ -301,6 +301,16 @@ def test_the_first_failure_is_told_while_the_job_recovers(
     assert job.nodes[1].reason == "before: rank 1 failed (E), restart 1 of 3"
 
 
+def test_what_ended_the_last_group_is_told_until_anything_says_more() -> None:
+    lost = record.replace(FORMED, forming=True, ended_by="node 1, pod job-1 is lost")
+    assert derive(facts(node(0), node(1), report=lost)).reason == "node 1, pod job-1 is lost"
+    assert (
+        derive(facts(node(0), node(1, note="machine m-1 does not answer"), report=lost)).reason
+        == "machine m-1 does not answer"
+    )
+    assert not derive(facts(node(0), node(1), report=record.replace(lost, forming=False))).reason
+
+
 def test_what_ends_a_job_is_known_whole_before_its_other_nodes_have_ended() -> None:
     last = record.replace(FAILED, outcome="fatal", error="E", traceback="at train.py:3")
     stepped = record.replace(FORMED, progress=Progress(step=7, resumed_at=last.time + 0.9))

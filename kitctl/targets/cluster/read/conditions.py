@@ -18,6 +18,8 @@ OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecut
 SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exists is stuck
 UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
 PROBING_SECONDS: Final = 30.0  # in which a sidecar mostly has started
+SETTLED_SECONDS: Final = 60.0  # that a sidecar runs after which its former ends are told no more
+ENDED_OFTEN: Final = 3  # ends of a sidecar after which it is told although it does not fail
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
 LEAVES: Final = "is being deleted"
@@ -76,7 +78,7 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False" and not _binds(scheduled, now):
         yield format_condition(scheduled)
-    yield from _before_the_ranks(pod, now)
+    yield from _outlives(pod) if "terminated" in state else _before_the_ranks(pod, now)
     waiting = state.get("waiting") or {}
     if waiting and waiting.get("reason") not in USUAL_REASONS:
         fix = FIXES.get(waiting.get("reason", ""), "")
@@ -102,7 +104,10 @@ def is_out_of_reach(pod: Object) -> bool:
     It does so 40 seconds later, and replaces the pod after five minutes.
     """
     ready = {one["type"]: one["status"] for one in pod["status"].get("conditions") or []}.get("Ready")
-    containers = pod["status"].get("containerStatuses") or [{}]
+    containers = [
+        *(pod["status"].get("containerStatuses") or [{}]),
+        *(one for one in pod["status"].get("initContainerStatuses") or [] if one["name"] in _sidecars(pod)),
+    ]
     gated = (pod.get("spec") or {}).get("readinessGates")
     return ready == "False" and not gated and all(one.get("ready") for one in containers)
 
@@ -122,23 +127,61 @@ def _binds(scheduled: Mapping[str, Any], now: float) -> bool:
 
 def _before_the_ranks(pod: Object, now: float) -> Iterator[str]:
     """An init container that has failed, or cannot start: the container that trains only waits for it."""
-    beside = {one["name"] for one in pod["spec"].get("initContainers") or [] if one.get("restartPolicy") == "Always"}
+    beside = _sidecars(pod)
     for one in pod["status"].get("initContainerStatuses") or []:
         state = one.get("state") or {}
         waiting = state.get("waiting") or {}
         ended = state.get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            said = ended.get("message", "").strip().rpartition("\n")[2]
-            yield (
-                f"init container {one['name']} of {pod['metadata']['name']} failed (exit code {ended['exitCode']})"
-                + (f": {said}" if said else "")
-            )
+        if one["name"] in beside and ended:
+            yield from _ended_beside(pod, one, ended, now)
+        elif ended.get("exitCode"):
+            yield f"init container {one['name']} of {pod['metadata']['name']} failed{_how(ended)}"
         elif waiting and waiting.get("reason") not in USUAL_REASONS:
             yield f"init container {one['name']}: {format_condition(waiting)}"
         elif one["name"] in beside and one.get("started") is False and (began := state.get("running")):
-            seconds = now - datetime.fromisoformat(began["startedAt"]).timestamp()
+            seconds = _since(began["startedAt"], now)
             if seconds > PROBING_SECONDS:
                 yield f"sidecar {one['name']} runs for {seconds:.0f} s, and its startup probe has not succeeded"
+
+
+def _ended_beside(pod: Object, one: Object, ended: Mapping[str, Any], now: float) -> Iterator[str]:
+    """A sidecar that has failed or ends again and again, unless it has run for a while since."""
+    running = (one.get("state") or {}).get("running")
+    settled = running and one.get("started") and _since(running["startedAt"], now) > SETTLED_SECONDS
+    times = one.get("restartCount", 0) + (not running)
+    if (ended.get("exitCode") or times >= ENDED_OFTEN) and not settled:
+        often = f"{times} time{'s'[: times != 1]}"
+        yield f"sidecar {one['name']} of {pod['metadata']['name']} has ended {often}{_how(ended)}"
+
+
+def _outlives(pod: Object) -> Iterator[str]:
+    """What still runs in a pod whose ranks have ended."""
+    for one in pod["status"].get("containerStatuses") or []:
+        if "running" in (one.get("state") or {}):
+            yield f"the ranks have ended, and container {one['name']} of {pod['metadata']['name']} has not"
+    for one in pod["status"].get("initContainerStatuses") or []:
+        if one["name"] in _sidecars(pod) and "running" in (one.get("state") or {}):
+            grace = pod["spec"].get("terminationGracePeriodSeconds", 30)
+            yield (
+                f"the ranks have ended, and sidecar {one['name']} of {pod['metadata']['name']} has not: "
+                f"it is killed {grace} s after them"
+            )
+
+
+def _sidecars(pod: Object) -> frozenset[str]:
+    """Init containers that run next to the ranks."""
+    known = (pod.get("spec") or {}).get("initContainers") or []
+    return frozenset(one["name"] for one in known if one.get("restartPolicy") == "Always")
+
+
+def _how(ended: Mapping[str, Any]) -> str:
+    """How a container has ended, with its last words."""
+    said = ended.get("message", "").strip().rpartition("\n")[2]
+    return f" (exit code {ended['exitCode']})" + (f": {said}" if said else "")
+
+
+def _since(moment: str, now: float) -> float:
+    return now - datetime.fromisoformat(moment).timestamp()
 
 
 def before_the_agent(line: str) -> str:

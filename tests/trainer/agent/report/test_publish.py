@@ -140,9 +140,14 @@ def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     meet(port, "a", [leader])
     leader.round_ended("node 1 is lost", failed=True)
     broken = until(tmp_path, "forming", expected=True)
+    leader.round_ended("only 1 of the 2 nodes are here", failed=True)  # since it tries again
+    assert broken["ended_by"] == until(tmp_path, "forming", expected=True)["ended_by"] == "node 1 is lost"
     meet(port, "b", [leader])
     formed = until(tmp_path, "forming", expected=False)
     assert formed["formed"] > broken["formed"]
+    assert not formed["ended_by"]
+    leader.round_ended("more nodes are ready", failed=False)
+    assert not until(tmp_path, "forming", expected=True)["ended_by"]
     leader.stop()
     del store
 

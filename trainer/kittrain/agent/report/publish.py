@@ -250,7 +250,8 @@ class Reporter:
             self.history.fault(cause, at=noticed)
         self.recovery.begin(cause, noticed=noticed)
         if self._report:
-            self._report = replace(self._report, forming=True)
+            first = self._report.ended_by or (cause if failed else "")  # what follows from it is told no more
+            self._report = replace(self._report, forming=True, ended_by=first)
             self._changed.set()
 
     def ended(self, ending: Ending) -> None:

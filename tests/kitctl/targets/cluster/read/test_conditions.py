@@ -237,3 +237,47 @@ def test_a_sidecar_that_does_not_start_is_told_after_a_while() -> None:
     )
     told["started"] = True
     assert conditions.pod_reason(pod, {}, at + 40) == ""
+
+
+def beside(state: dict[str, Any], *, ready: bool = True, **more: Any) -> dict[str, Any]:
+    """A pod with a sidecar in this state; its ranks run."""
+    status = {
+        "conditions": [{"type": "Ready", "status": str(ready)}],
+        "containerStatuses": [{"name": "pytorch", "ready": True, "state": {"running": {}}}],
+        "initContainerStatuses": [{"name": "proxy", "ready": ready, "state": state, **more}],
+    }
+    spec = {"nodeName": "m", "initContainers": [{"name": "proxy", "restartPolicy": "Always"}]}
+    return {"metadata": {"name": "x-0"}, "spec": spec | {"terminationGracePeriodSeconds": 60}, "status": status}
+
+
+FAILED: dict[str, Any] = {"terminated": {"exitCode": 1, "message": "proxy: no config\n"}}
+ENDED: dict[str, Any] = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason"),
+    [
+        (beside(FAILED, ready=False), "sidecar proxy of x-0 has ended 1 time (exit code 1): proxy: no config"),
+        (beside(ENDED, ready=False, restartCount=1), ""),  # perhaps its only work is done
+        (beside(ENDED, ready=False, restartCount=2), "sidecar proxy of x-0 has ended 3 times (exit code 0)"),
+        (
+            beside({"running": {"startedAt": "1970-01-01T00:01:30Z"}}, lastState=FAILED, restartCount=2, started=True),
+            "sidecar proxy of x-0 has ended 2 times (exit code 1): proxy: no config",
+        ),
+        (beside({"running": {"startedAt": "1970-01-01T00:00:00Z"}}, lastState=FAILED, started=True), ""),
+    ],
+)
+def test_a_sidecar_that_ends_is_told_until_it_has_run_for_a_minute(pod: dict[str, Any], reason: str) -> None:
+    assert conditions.pod_reason(pod, {"running": {}}, 100.0) == reason
+
+
+def test_what_outlives_the_ranks_is_told() -> None:
+    pod = beside({"running": {}})
+    pod["status"]["containerStatuses"][0]["state"] = ENDED
+    kept = "the ranks have ended, and sidecar proxy of x-0 has not: it is killed 60 s after them"
+    assert conditions.pod_reason(pod, ENDED, 100.0) == kept
+    injected = {"name": "istio-proxy", "ready": True, "state": {"running": {}}}
+    pod["status"]["containerStatuses"] = [{"name": "pytorch", "ready": False, "state": ENDED}, injected]
+    assert conditions.pod_reason(pod, ENDED, 100.0) == "the ranks have ended, and container istio-proxy of x-0 has not"
+    pod["status"] = {"containerStatuses": [{"name": "pytorch", "ready": False, "state": ENDED}]}
+    assert conditions.pod_reason(pod, ENDED, 100.0) == ""
