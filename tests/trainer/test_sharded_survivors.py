@@ -123,6 +123,27 @@ def test_the_number_of_replicas_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.wide
+def test_node_0_is_drained_and_comes_back_and_the_others_live_on(tmp_path: Path) -> None:
+    with Sharded(tmp_path, "1:2", step_time="0.06") as nodes:
+        pids = nodes.trained_by(0, 1)
+        nodes.signal(0, signal.SIGTERM)
+        assert nodes.wait(0) == 75
+        nodes.until_step(pids[2], 20, generation=2)
+        assert nodes.in_order(1) == pids[2:]
+        nodes.start(0)
+        nodes.until_true(lambda: len(list(nodes.records.glob("*.jsonl"))) == 6, "the newcomers' steps")
+        assert nodes.in_order(1) == pids[2:]
+        nodes.done(0, 1)
+        nodes.assert_whole(*pids[2:])
+        for pid in pids[2:]:
+            assert {generation for generation, _ in nodes.steps(pid)} == {1, 2, 3}, "one round for each change"
+        for pid in pids[:2]:
+            steps = [step for _, step in nodes.steps(pid)]
+            assert steps == list(range(1, steps[-1] + 1))
+        nodes.assert_exact(tolerance=TOLERANCE)
+
+
+@pytest.mark.wide
 def test_both_ranks_that_hold_a_part_are_lost_and_all_go_on_from_a_snapshot(tmp_path: Path) -> None:
     with Sharded(tmp_path, KIT_SNAPSHOTS_EVERY_STEPS="5") as nodes:
         pids = nodes.trained_by(0, 1)
@@ -137,7 +158,10 @@ def test_both_ranks_that_hold_a_part_are_lost_and_all_go_on_from_a_snapshot(tmp_
 @pytest.mark.long
 @pytest.mark.parametrize(
     "options",
-    ["accumulate", "whole", "mixed", "clip", "flat", "frozen", "batchnorm", "compiled", "clip accumulate flat whole"],
+    [
+        *("accumulate", "whole", "mixed", "clip", "flat", "frozen", "batchnorm", "compiled", "autocast"),
+        "clip accumulate flat whole",
+    ],
 )
 @pytest.mark.parametrize("loop", [{}, {"FIT": "1"}], ids=["own", "fit"])
 def test_models_and_loops(tmp_path: Path, options: str, loop: dict[str, Any]) -> None:

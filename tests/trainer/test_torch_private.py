@@ -359,6 +359,43 @@ def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) ->
         shards.check(3, 4)
 
 
+def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(
+    sharded: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewable(sharded)
+    shards = ReplicatedShards([sharded])
+    met: list[str] = []
+    during = ["backward"]
+    group = shards._mesh.get_group(1)
+
+    class Watched:
+        def barrier(self) -> Any:
+            met.append(during[0])
+            return group.barrier()
+
+    monkeypatch.setattr(type(shards._mesh), "get_group", lambda *_: Watched())
+
+    def step(*, passes: int = 1) -> list[str]:
+        met.clear()
+        for _ in range(passes):
+            during[0] = "backward"
+            sharded(torch.ones(1, 2)).sum().backward()
+        during[0] = "update"
+        shards.meet()
+        return [*met]
+
+    shards.watch(on=True)
+    assert step() == ["update"], "it is not known when they are complete"
+    assert step() == step() == ["backward"]
+    assert step(passes=2) == ["backward", "update"]
+    assert step(passes=2) == ["backward"]
+    assert step() == ["update"]
+    shards.reset()
+    assert step() == ["update"], "as on a new rank"
+    shards.watch(on=False)
+    ReplicatedShards([sharded])  # nothing of the script's own is left behind
+
+
 def test_a_renewed_mesh_has_the_new_groups_and_the_model_trains_on(sharded: nn.Module) -> None:
     renewable(sharded)
     shards = ReplicatedShards([sharded])

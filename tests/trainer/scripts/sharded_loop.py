@@ -56,8 +56,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         norm = 0.1 if "clip" in OPTIONS else None
         parts = 2 if "accumulate" in OPTIONS else 1
 
+        autocast = torch.bfloat16 if "autocast" in OPTIONS else None
+
         def loss_of(part: Sequence[Tensor]) -> Tensor:
-            return functional.mse_loss(model(part[0]).float(), part[1])
+            with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+                return functional.mse_loss(model(part[0]).float(), part[1])
 
         def train(run: Run) -> None:
             for epoch in run.epochs(args.total_epochs):
@@ -87,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                 epochs=args.total_epochs,
                 max_grad_norm=norm,
                 accumulate=parts,
+                autocast=autocast,
                 on_step=record.write,
             ).fit()
             return

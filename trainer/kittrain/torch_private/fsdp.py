@@ -43,15 +43,34 @@ class ReplicatedShards:
             raise CannotRenewError(
                 f"torch {torch.__version__} cannot take back a step of FSDP2 that was cut short ({error})"
             ) from error
+        self._averages = self._usual = 0  # exchanges of gradients since the last step, and in the one before
+        self._meeting: dist.Work | None = None
+
+    def watch(self, *, on: bool) -> None:
+        """See each average of gradients over the replicas from now on, or no longer."""
+        for group in self._groups():
+            group._all_reduce_hook = self._averaged if on else None  # noqa: SLF001
 
     def meet(self) -> None:
-        """Wait for the ranks that hold the other parts of this replica. Collective."""
-        group = self._mesh.get_group(1)
-        if group.size() > 1:
-            group.barrier().wait()
+        """Wait until the ranks that hold the other parts of this replica have all gradients, too. Collective.
+
+        They begin to meet where gradients are usually complete, while FSDP2 still assigns them: there is little left to
+        wait for. If that was too early, as a step has more backward passes than the one before, they meet again.
+        """
+        if self._meeting is None or self._averages != self._usual:
+            self._meeting = self._mesh.get_group(1).barrier()
+        self._meeting.wait()
+        self._averages, self._usual, self._meeting = 0, self._averages, None
+
+    def _averaged(self, _: object) -> None:
+        self._averages += 1
+        if self._averages == self._usual:
+            self._meeting = self._mesh.get_group(1).barrier()
 
     def reset(self) -> None:
         """Drop what a step that was cut short has left. Not collective."""
+        self._averages = self._usual = 0  # as of a new rank: all ranks of a replica have to meet as often
+        self._meeting = None
         for state in self._states():
             for group in state._fsdp_param_groups:  # noqa: SLF001
                 group._all_gather_result = None  # noqa: SLF001  the rank would wait for an exchange that has failed

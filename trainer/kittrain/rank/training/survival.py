@@ -169,6 +169,8 @@ class Survival:
         self._within = within
         if within:
             self._before = [buffer.clone() for buffer in self._state.buffers()]
+        if self._shards:
+            self._shards.watch(on=within)
         if self._possible:
             self._world.heartbeat.survives(can=within)
 
