@@ -74,6 +74,15 @@ def test_steps_that_become_long_have_their_own_exchange_again(clock: Clock) -> N
     assert exchanges(clock, iter([0.001] * 34 + [1.0] * 40))[:9] == [1, 1, 16, 16, 16, 2, 1, 1, 1]
 
 
+def test_an_evaluation_between_two_steps_is_no_reason_to_exchange_more_often(clock: Clock) -> None:
+    steps = [0.001] * 100
+    for evaluation in (10, 45, 80):
+        steps[evaluation] = 1.0
+    assert exchanges(clock, iter(steps)) == [1, 1, *[MOST_STEPS] * 6]
+    steps[11] = 1.0
+    assert exchanges(clock, iter(steps))[:5] == [1, 1, 16, 2, 1], "two long ones of an exchange count"
+
+
 @pytest.mark.parametrize("most", [-1, 0, 1])
 def test_where_only_one_step_may_share_it_each_has_its_own(clock: Clock, most: int) -> None:
     assert exchanges(clock, iter([0.001] * 9), most=most) == [1] * 9

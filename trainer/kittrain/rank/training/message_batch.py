@@ -18,13 +18,15 @@ from kittrain.rank.world.distributed import World
 
 TARGET_SECONDS: Final = 0.02  # of the steps that share an exchange
 MOST_STEPS: Final = 16
+FEW_STEPS: Final = 3  # of fewer, each counts
 
 
 class MessageBatch:
     """Collects steps until their messages are exchanged. Collective: all ranks add and read at the same steps.
 
     How many steps share an exchange follows from the time that rank 0 took for each, as all ranks have received it with
-    an earlier exchange. The flags are those that a rank has when it sends.
+    an earlier exchange; the longest one is left out, as an evaluation or a snapshot may be in it. The flags are those
+    that a rank has when it sends.
 
     Args:
         world: all ranks.
@@ -40,7 +42,8 @@ class MessageBatch:
         self._most = max(1, min(most, MOST_STEPS))
         self._steps = 1  # that share the next exchange
         self._current = _Exchange()
-        self._since = time.monotonic()
+        self._since = self._last = time.monotonic()
+        self._longest = 0.0  # step since then
 
     def add(self, loss: Tensor | float | None, samples: int) -> Mean:
         """A step has ended; returns the mean of all ranks' messages of it.
@@ -52,6 +55,7 @@ class MessageBatch:
         if not self._together:
             return average_message(loss, self._message(), self._world, samples=samples)
         value = math.nan if loss is None else loss.item() if isinstance(loss, Tensor) else loss
+        self._longest, self._last = max(self._longest, (now := time.monotonic()) - self._last), now
         mean = SharedMean(self, self._current, self._current.add(value, samples))
         if len(self._current.losses) >= self._steps:
             self.send(self._current)
@@ -61,11 +65,14 @@ class MessageBatch:
         """Start to exchange the messages of the steps so far, unless that is done."""
         if exchange.sum is not None:
             return
-        now = time.monotonic()
-        seconds = (now - self._since) / len(exchange.losses) if self._world.is_main else 0.0
-        self._since = now
-        exchange.send(self._message(), seconds)
+        exchange.send(self._message(), self._seconds(len(exchange.losses)) if self._world.is_main else 0.0)
+        self._since, self._longest = self._last, 0.0
         self._current = _Exchange()
+
+    def _seconds(self, steps: int) -> float:
+        """Of each of the last steps."""
+        took = self._last - self._since
+        return took / steps if steps < FEW_STEPS else (took - self._longest) / (steps - 1)
 
     def read(self, exchange: _Exchange) -> list[float]:
         """The sums of the ranks' numbers, of which the first are the losses; sends what is not sent."""
