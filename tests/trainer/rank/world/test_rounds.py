@@ -1,12 +1,31 @@
-"""A rank whose collective does not end with its connections is replaced; a real group of two processes."""
+"""A rank whose collective does not end with its connections is replaced; real groups of two processes."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.trainer.nodes import free_port
+
+WITHOUT_LIBUV = """\
+import sys
+from datetime import timedelta
+from types import SimpleNamespace
+import torch
+import torch.distributed as dist
+from kittrain.rank.world.rounds import Rounds
+
+address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[2]}
+env = SimpleNamespace(rank=int(sys.argv[1]), world_size=2)
+Rounds(None, None).form(env, address, timeout=timedelta(seconds=60))
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"{total.item()} ranks")
+"""
 
 RANK = """\
 import os, sys, threading, time
@@ -81,3 +100,12 @@ def test_a_rank_that_sleeps_although_its_round_is_over_is_replaced(
     assert f"{place} {waits}" in output
     assert ("went on" not in output) == replaced == ("did not end with it" in errors), errors
     assert ranks[0].returncode == replaced
+
+
+def test_rank_0_hosts_the_store_of_a_round_where_an_agent_cannot() -> None:
+    environ = {**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "False", "USE_LIBUV": "0"}
+    command = (sys.executable, "-c", WITHOUT_LIBUV)
+    port = str(free_port())
+    other = subprocess.Popen([*command, "1", port], stdout=subprocess.PIPE, text=True, env=environ)
+    first = subprocess.run([*command, "0", port], stdout=subprocess.PIPE, text=True, env=environ, check=True)
+    assert first.stdout == other.communicate(timeout=60)[0] == "2.0 ranks\n"

@@ -196,7 +196,7 @@ class NodeAgent(ElasticAgent):
     def _prepare(self, files: RankFiles) -> None:
         """Make the files that a rank that starts shares with this agent, besides its output."""
         heartbeat.prepare(files.heartbeat)
-        if self._kept and self._handler.use_agent_store:
+        if self._kept:
             os.mkfifo(files.rounds, 0o600)
 
     def _begin(self, number: int, env: Mapping[str, str], files: RankFiles, kept: LivingRank | None) -> Process:
@@ -207,7 +207,7 @@ class NodeAgent(ElasticAgent):
                 os.kill(kept.process.pid, signal.SIGKILL)  # it does not listen: the next round replaces it
             return kept.process
         process = self._starter.start(env, files.pipe)
-        if self._kept and files.rounds.exists():
+        if self._kept:
             self._kept.add(number, LivingRank(process=process, files=files))
         return process
 

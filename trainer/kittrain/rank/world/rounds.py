@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -45,6 +46,7 @@ WATCH_SECONDS: Final = 0.02
 COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
     *(str(Path(torch.__file__).parent / name) for name in ("autograd/graph.py", "distributed/", "nn/parallel/")),
     str(Path(__file__).parents[1] / "training/step_sync.py"),
+    str(Path(__file__).parents[2] / "torch_private/fsdp.py"),
 )
 LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
@@ -162,13 +164,7 @@ class Rounds:
             RoundOverError: the agent has ended the round.
             RuntimeError: the group could not be formed.
         """
-        store = dist.TCPStore(
-            address["MASTER_ADDR"],
-            int(address["MASTER_PORT"]),
-            is_master=False,
-            wait_for_workers=False,
-            timeout=STORE_TIMEOUT,
-        )
+        store = self._open_store(env.rank, address["MASTER_ADDR"], int(address["MASTER_PORT"]))
         self._store, self._further = store, False
         self._meet(store, env.world_size)
         with self._connecting():
@@ -221,6 +217,30 @@ class Rounds:
                 self._changed.notify_all()
         if self.over:
             raise RoundOverError("the round is over")
+
+    def _open_store(self, rank: int, host: str, port: int) -> dist.TCPStore:
+        """The round's store: of an agent, or of rank 0 where torch lacks libuv, which clients of an agent's need."""
+        by_rank_0 = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
+        if by_rank_0 and rank:
+            self._await_port(host, port)
+        return dist.TCPStore(
+            host,
+            port,
+            is_master=by_rank_0 and not rank,
+            wait_for_workers=False,
+            timeout=STORE_TIMEOUT,
+            use_libuv=os.environ.get("USE_LIBUV", "1") == "1",
+        )
+
+    def _await_port(self, host: str, port: int) -> None:
+        pause = POLL_SECONDS
+        while True:
+            self.check()
+            with suppress(OSError):
+                socket.create_connection((host, port), timeout=1.0).close()
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_POLL)
 
     def _meet(self, store: dist.Store, ranks: int, key: str = HERE) -> None:
         pause = POLL_SECONDS
