@@ -81,4 +81,13 @@ items.get()
         script=GROUP + "if rank == 1:\n    while not os.path.exists('ready'):\n        time.sleep(1)\ndist.barrier()",
         cause=r"rank 1 sleeps at train\.py:\d+, rank 0 waits in barrier",
     ),
+    Situation(
+        name="more ranks than the job has",
+        script="import os\nimport torch.distributed as dist\n"
+        "dist.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=4)",
+        cause="ranks 0-1 wait in init_process_group at train.py:3; rank 0 says: world_size 4 is not this process's "
+        "WORLD_SIZE, which is 2",
+        fix="leave out rank and world_size.*--nodes, --procs-per-node",
+        first=(False, False),
+    ),
 )

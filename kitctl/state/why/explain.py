@@ -12,7 +12,7 @@ from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
 from kitctl.state.why.ends import ENDS
 from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS
+from kitctl.state.why.hangs import HANGS, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
@@ -88,13 +88,16 @@ def explain(job: JobState, now: float) -> Explanation:
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
+    fact = job.still(now)
+    if not cause and re.search(OTHER_GROUP, fact):  # of no other fact it is known that it cannot go on
+        fix = (_known(fact, local=local) or ("", ""))[1]
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(
         cause=cause,
         fix=fix,
         go_on=_go_on(job),
         then=then,
-        fact=job.still(now),
+        fact=fact,
         evidence=evidence,
         before="" if told else before,
         before_fix="" if told else its_fix,

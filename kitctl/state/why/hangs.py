@@ -9,6 +9,7 @@ from typing import Final
 
 from kitctl.state.why.rule import Family, Rule
 
+OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 HANGS: Final = Family(
     "Hangs and collectives",
     "Running",
@@ -47,6 +48,14 @@ HANGS: Final = Family(
             "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does",
             seen="hang: ranks 0-1 have been in init_process_group for 900 s, at train.py:2, although all ranks of this "
             "job are there: it is told of others",
+        ),
+        Rule(
+            OTHER_GROUP,
+            "",
+            "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does; if "
+            "the script needs so many ranks: --nodes, --procs-per-node",
+            seen="no step for 20s: ranks 0-1 wait in init_process_group; rank 0 says: world_size 4 is not this "
+            "process's WORLD_SIZE, which is 2",
         ),
         Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",

@@ -7,12 +7,14 @@ from hypothesis import strategies as st
 
 from kittrain.outcome.rank_output import (
     LINES,
+    OTHER_GROUP,
     WIDTH,
     clean,
     excerpt,
     innermost_error,
     last_error,
     last_line,
+    other_group,
     thread_error,
     without_traceback,
 )
@@ -104,3 +106,9 @@ def test_a_thread_that_an_error_has_ended_is_known_by_what_python_printed_of_it(
     told = "Exception in thread Thread-1 (produce): KeyError: 'ids'"
     assert thread_error(["step 1", *said, "\x1b[31mKeyError: 'ids'\x1b[0m", "step 2"]) == told
     assert thread_error(["step 1", "KeyError: 'ids'"]) == ""
+
+
+def test_a_group_that_is_not_the_jobs_is_known_by_the_note_about_it() -> None:
+    why = "world_size 4 is not this process's WORLD_SIZE, which is 2"
+    assert other_group(["step 1", f"note: {OTHER_GROUP}{why}", "waiting"]) == why
+    assert other_group(["step 1", "waiting"]) == ""

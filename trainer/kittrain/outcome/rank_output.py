@@ -11,6 +11,7 @@ NEAR: Final = 4  # lines at the end, of which one may be the error
 WIDTH: Final = 200  # characters of each
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
+OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
@@ -91,6 +92,12 @@ def thread_error(lines: Sequence[str]) -> str:
             raised = (text for text in texts[at + 2 :] if _RAISED.match(text))  # below the traceback's header
             return f"{texts[at]} {next(raised, '')}".rstrip()[:WIDTH]
     return ""
+
+
+def other_group(lines: Sequence[str]) -> str:
+    """Why the group that the rank last waited for is not that of all ranks; empty if it is."""
+    texts = (clean(line).partition(OTHER_GROUP)[2] for line in reversed(lines))
+    return next(filter(None, texts), "")[:WIDTH]
 
 
 def innermost_error(error: str, traceback: str) -> str:

@@ -382,3 +382,14 @@ def test_the_cause_of_a_job_is_not_told_twice() -> None:
     assert explain(replace(failed("ValueError: no"), failures=(past,)), 200.0).before == ""
     recovering = replace(JOB, phase="Recovering", reason="before: node 1: rank 1 failed (ValueError: no)")
     assert explain(replace(recovering, failures=(past,)), 200.0).before == ""
+
+
+def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
+    what = (
+        "ranks 0-1 wait in init_process_group; rank 0 says: world_size 4 is not this process's WORLD_SIZE, which is 2"
+    )
+    found = explain(replace(JOB, phase="Running", standstill=Standstill(since=100.0, what=what)), 142.0)
+    assert (found.cause, found.fact) == ("", f"no step for 42s: {what}")
+    assert found.fix.startswith("leave out rank and world_size of init_process_group")
+    refused = Standstill(since=100.0, what="rank 0 sleeps at h.py:5; rank 0 says: error: connection refused")
+    assert explain(replace(JOB, phase="Running", standstill=refused), 142.0).fix == ""

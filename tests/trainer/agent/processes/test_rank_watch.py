@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import faulthandler
 import math
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -334,22 +334,40 @@ def test_one_rank_that_takes_steps_is_enough_unless_all_others_have_ended(ranks:
     assert ranks.quiet
 
 
+WAITING = """
+import time
+from kittrain.agent.processes import stack_file
+stack_file.register()
+print("asks may come", flush=True)
+time.sleep(600)
+"""
+
+
 def test_ranks_are_asked_where_they_are_and_one_that_has_ended_or_cannot_answer_is_told_so(
-    ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ranks: Ranks, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KIT_HEARTBEAT_FILE", str(tmp_path / "0"))
-    stack_file.register()  # in this process, which stands for rank 0
-    try:
-        ranks.script_step(1.0)
-        ranks.look_requested = True
-        ranks.printed = ["loading", "fetch failed: connection refused, try 3"]
-        ranks.before = {1: ["Exception in thread Thread-1 (produce):", "Traceback", "KeyError: 'ids'", *ranks.printed]}
-        ranks.rest(3.0)
-    finally:
-        faulthandler.unregister(stack_file.SIGNAL)
+    script, environ = tmp_path / "waiting.py", os.environ | {"KIT_HEARTBEAT_FILE": str(tmp_path / "0")}
+    script.write_text(WAITING)
+    with subprocess.Popen([sys.executable, str(script)], env=environ, stdout=subprocess.PIPE) as rank:
+        try:
+            assert rank.stdout
+            rank.stdout.readline()
+            ranks.watch.begin({0: (rank.pid, ranks.ranks[0][1]), 1: ranks.ranks[1]})
+            ranks.script_step(1.0)
+            ranks.look_requested = True
+            ranks.printed = ["loading", "fetch failed: connection refused, try 3"]
+            ranks.before = {
+                1: ["Exception in thread Thread-1 (produce):", "Traceback", "KeyError: 'ids'", *ranks.printed]
+            }
+            ranks.rest(POLL_INTERVAL)  # they are asked
+            while not any("in <module>" in line for line in stack_file.answer(tmp_path / "0.stacks")):
+                time.sleep(0.01)
+            ranks.rest(3.0)
+        finally:
+            rank.kill()
     first, second = ranks.seen
     assert first.has_stack
-    assert "test_rank_watch.py" in first.location.line
+    assert "waiting.py:" in first.location.line
     assert (first.stepped, first.ended) == (True, False)
     assert first.said == "fetch failed: connection refused, try 3"
     assert second.said == "Exception in thread Thread-1 (produce): KeyError: 'ids'"
@@ -359,5 +377,6 @@ def test_ranks_are_asked_where_they_are_and_one_that_has_ended_or_cannot_answer_
     ranks.process.kill()
     ranks.process.wait()
     ranks.look_requested = True
+    ranks.before = {}  # nor has it said anything
     ranks.rest(3.0)
     assert ranks.seen[1].ended

@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from kittrain.outcome.rank_output import OTHER_GROUP
+
 FIXED: Final = ("file", "tcp")  # schemes of addresses that are the same in each round
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
 NO_MPI: Final = (
@@ -77,7 +79,7 @@ def adapted(given: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[dict[
         return {**given}, ""
     if address is None or address.scheme not in FIXED:
         what = other_group(given, environ)
-        return {**given}, f"init_process_group waits for a group that is not this job's: {what}" if what else ""
+        return {**given}, f"{OTHER_GROUP}{what}" if what else ""
     query = {name: values[0] for name, values in parse_qs(address.query).items()}
     if what := other_group({**given, **query}, environ):
         return {**given}, f"init_process_group uses {method} as it is, since {what}: after a restart it may hang"

@@ -28,7 +28,7 @@ from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
-from kittrain.agent.rendezvous.stacks import Location, locate
+from kittrain.agent.rendezvous.stacks import GROUP, Location, locate
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
@@ -242,6 +242,7 @@ class RankWatch:
     def _seen(self, number: int, rank: _WatchedRank) -> RankStatus:
         """What a rank does, of which nothing is judged."""
         location = locate(stack_file.answer(stack_file.path_of(rank.file)))
+        lines = self._logs.last(number)
         return _report(
             number,
             rank,
@@ -252,7 +253,8 @@ class RankWatch:
             stepped=rank.stepped,
             grouped=rank.beat.group > 0,
             ended=_ended(rank.pid),
-            said=rank_output.thread_error(self._logs.last(number))
+            said=rank_output.thread_error(lines)
+            or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
             or rank_output.last_error(self._logs.last(number, within=SAYING)),
         )
 
