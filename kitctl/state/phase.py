@@ -121,6 +121,9 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """The last recovery. Null: none, or not reported."""
     failures: tuple[PastFailure, ...] = ()
     """The last failures that the job recovered from, the oldest first."""
+    note: str = ""
+    """What was seen of a job that has succeeded: no optimizer step, or an error that a rank printed last. A fact: an
+    evaluation takes no step either. Empty: nothing of the kind."""
 
     @property
     def finished(self) -> bool:
@@ -207,7 +210,18 @@ def derive(facts: JobFacts) -> JobState:
         trend=report.trend,
         last_recovery=report.last_recovery,
         failures=report.failures,
+        note=_note(facts, phase),
     )
+
+
+def _note(facts: JobFacts, phase: Phase) -> str:
+    """What a job that does nothing, or hides an error, looks like: so do healthy ones, and it is no warning."""
+    ended = [node.termination for node in facts.nodes if node.termination and node.termination.outcome == "done"]
+    if phase != "Succeeded" or not ended:
+        return ""
+    stepped = facts.report is None or facts.report.progress.step is not None
+    notes = [*dict.fromkeys(one.note for one in ended if one.note)][:1]
+    return "; ".join([*notes, *([] if stepped else ["no optimizer step was seen"])])
 
 
 def _phase(facts: JobFacts) -> Phase:

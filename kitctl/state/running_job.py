@@ -79,7 +79,7 @@ def not_running(facts: JobFacts) -> ConflictError:
 
 def _phase(job: JobState, why: Explanation) -> str:
     phase = job.phase.lower()
-    what = f"{phase}: {why.headline}" if why.headline else phase
+    what = f"{phase}: {why.headline}" if why.headline else f"{phase}; {why.note}" if why.note else phase
     if job.phase == "Failed":
         how = shorter(job.reason, why.cause)
         raise KitError(what + (f" ({how})" if how else ""), fix=advice(job, why), then=why.then)

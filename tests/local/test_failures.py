@@ -117,3 +117,29 @@ def test_what_is_retried_is_told_at_its_first_failure(kit: Kit) -> None:
     told = kit.run("submit", "--name", "told", "--max-restarts", "2", "--wait", "train.py", exit_code=100)
     assert told.count("(rank 0: ValueError: no luck)\n") == 1, "while it restarts"
     assert told.count("ValueError: no luck") == 2, "and at its end"
+
+
+HIDES = """
+import sys, traceback, torch.distributed as dist
+dist.init_process_group("gloo")
+try:
+    {"input": 1}["inputs"]
+except KeyError:
+    if dist.get_rank() == 1:
+        traceback.print_exc()
+dist.barrier()
+print("done")
+"""
+
+
+def test_a_script_that_hides_its_error_and_does_nothing_succeeds_with_a_note(kit: Kit) -> None:
+    (kit.folder / "train.py").write_text(HIDES)
+    note = "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'inputs'; no optimizer step was seen"
+    waited = kit.run("submit", "--name", "hides", "--nodes", "2", "--wait", "train.py")
+    assert f"hides: Succeeded ({note})" in waited.splitlines()
+    assert kit.run("why", "hides").splitlines() == [f"nothing is known to be wrong: Succeeded; {note}"]
+    assert re.search(rf"^Seen +{re.escape(note)}$", kit.run("status", "hides"), re.MULTILINE)
+    assert note in kit.run("doctor", "hides"), "and exits with 0"
+    job = kit.status("hides")
+    assert (job["phase"], job["note"], job["reason"]) == ("Succeeded", note, "")
+    assert "; rank 1 printed a traceback" in kit.run("logs", "hides", "--include", "agent")

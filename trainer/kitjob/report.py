@@ -31,6 +31,8 @@ class Termination(Record):
     """The traceback of that rank. Empty: none."""
     lines: tuple[str, ...] = ()
     """The last lines that it printed."""
+    note: str = ""
+    """Of a good end: what a rank has said last, if that was an error. Empty: nothing of the kind."""
 
 
 class Progress(Record):

@@ -73,7 +73,8 @@ class Changes:
         about = "" if _ends(job) else topic(found.cause, job.name)
         is_new = about and about not in self._told
         if job.phase != self._phase or is_new:
-            yield f"{job.name}: {job.phase}" + (f" ({line(found.cause)})" if is_new else "")
+            told = line(found.cause if is_new else found.note)
+            yield f"{job.name}: {job.phase}" + (f" ({told})" if told else "")
         if is_new and not job.last_failure:
             named = (("fix", found.fix), ("then", found.then))
             yield from (f"  {name}: {line(text)}" for name, text in named if text)

@@ -18,6 +18,7 @@ def html(job: JobState) -> str:
         ("Phase", job.phase),
         ("Why", found.cause),
         ("Fix", found.fix),
+        ("Seen", found.note),
         ("Then", found.then),
         ("Nodes", job.node_range if job.finished else f"{job.ready_nodes} of {job.node_range}"),
         ("Ranks", str(job.world_size or "")),

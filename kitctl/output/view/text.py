@@ -75,6 +75,7 @@ def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
         ("Why", found.cause),
         ("Fix", found.fix),
         ("Then", found.then),
+        ("Seen", found.note),
         ("No step", job.still(now).removeprefix("no step ")),
         ("Runs on", f"{job.target} ({job.job_kind})"),
         ("Queue", f"{job.queue.name} ({job.queue.state.lower()})" if job.queue else ""),

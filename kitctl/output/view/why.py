@@ -12,7 +12,7 @@ from kitctl.state.why.repeats import says
 
 def lines(found: Explanation, job: JobState) -> Iterator[str]:
     """The cause first; then its fix, how to go on, and the evidence."""
-    well = f"nothing is known to be wrong: {job.phase}"
+    well = f"nothing is known to be wrong: {job.phase}" + (f"; {found.note}" if found.note else "")
     yield printable.line(found.headline or well)
     named = (
         ("fix", advice(job, found)),

@@ -68,6 +68,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """How to continue, in a line. Empty: nothing has to be done."""
     fact: str
     """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
+    note: str = ""
+    """What was seen of a job that has succeeded, and may be as it should. Empty: nothing of the kind."""
     evidence: tuple[str, ...]
     """What shows the cause: messages of pods, nodes and ranks."""
     before: str = ""
@@ -98,6 +100,7 @@ def explain(job: JobState, now: float) -> Explanation:
         go_on=_go_on(job),
         then=then,
         fact=fact,
+        note="" if cause else job.note,
         evidence=evidence,
         before="" if told else before,
         before_fix="" if told else its_fix,
@@ -168,6 +171,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         texts = [*nodes, job.reason] if _stuck(job) else [job.reason, *nodes]
+        if again := _repeated(job):
+            yield _of_failure(again, local=local)
         told = job.last_failure
         if told and (job.reason.startswith("before: ") or told.outcome == "fatal"):
             yield _of_failure(told, local=local)
@@ -181,6 +186,14 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
         found = _known(job.reason, local=local)
         yield found[:2] if found else (brief(job.reason), "")
+
+
+def _repeated(job: JobState) -> Termination | None:
+    """The failure of the script's own that a job comes to again, as it has begun anew: it explains the lost steps."""
+    last = job.failures[-1] if job.failures and job.reason.startswith(FROM_THE_BEGINNING) else None
+    if last is None or last.cause.startswith("killed by "):
+        return None
+    return Termination(outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause)
 
 
 def _stuck(job: JobState) -> bool:

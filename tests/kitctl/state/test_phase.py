@@ -325,6 +325,32 @@ def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
     assert derive(facts(node(0), node(1), report=report)).reason == "before: node 1: rank 2 failed (ValueError: no)"
 
 
+@pytest.mark.parametrize(
+    ("steps", "notes", "told"),
+    [
+        (7, ("", ""), ""),
+        (None, ("", ""), "no optimizer step was seen"),
+        (
+            7,
+            ("", "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'x'"),
+            "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'x'",
+        ),
+        (None, ("rank 0 printed a", "rank 1 printed b"), "rank 0 printed a; no optimizer step was seen"),
+    ],
+)
+def test_what_was_seen_of_a_job_that_has_succeeded_is_a_note(
+    steps: int | None, notes: tuple[str, str], told: str
+) -> None:
+    ends = [
+        Termination(outcome="done", reason="all ranks succeeded", node=index, note=notes[index]) for index in (0, 1)
+    ]
+    nodes = [gone(index, signal=None, note="", exit_code=0, termination=end) for index, end in enumerate(ends)]
+    known = facts(*nodes, report=record.replace(FORMED, progress=Progress(step=steps)), ended=50.0)
+    assert derive(structs.replace(known, result="Succeeded")).note == told
+    assert derive(structs.replace(known, result="Cancelled")).note == ""
+    assert derive(structs.replace(known, result="Succeeded", nodes=())).note == "", "nothing is known of its end"
+
+
 def test_a_spare_is_neither_lost_nor_joining_and_does_not_count_as_up() -> None:
     guarded = record.replace(FORMED, spares=(2, 3))
     job = derive(facts(node(0), node(1), node(2, started=30.0), gone(3), node_range="2+2", report=guarded))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +12,11 @@ from kittrain.outcome.rank_output import (
     WIDTH,
     clean,
     excerpt,
+    handled_error,
     innermost_error,
     last_error,
     last_line,
+    not_finite_loss,
     other_group,
     thread_error,
     without_traceback,
@@ -99,6 +102,34 @@ def test_what_a_rank_complains_of_is_the_last_line_that_tells_of_a_failure() -> 
     )
     assert last_error(["RuntimeError: old", *["step"] * 9]) == ""
     assert last_error(["epoch 1 loss 0.5", "saved"]) == ""
+    assert last_error(["GET h: Connection refused", "Retrying in 4 s [3/5]"]) == "GET h: Connection refused"
+    assert last_error(["Retrying in 4 s [3/5]", "waiting for h"]) == "waiting for h"
+
+
+def test_an_error_that_a_rank_has_printed_and_handled_is_the_last_one_of_its_tracebacks() -> None:
+    header, frames = "Traceback (most recent call last):", ['  File "a.py", line 1', "    load()"]
+    first = [header, *frames, "OSError: [Errno 111] Connection refused"]
+    assert handled_error(["step 1", *first, "step 2", header, *frames, "KeyError: 'ids'", "done"]) == "KeyError: 'ids'"
+    numbered = [f"[rank0]: {line}" for line in first]
+    assert handled_error([*numbered, "[rank0]: bye"]) == "OSError: [Errno 111] Connection refused"
+    assert handled_error([header, *frames, "AssertionError"]) == "AssertionError"
+    assert handled_error(["step 1", "error: 0.3", "val error 0.2"]) == "", "a metric"
+    assert handled_error([header, *frames]) == "", "cut short"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["step 1 loss 0.2", "step 2 loss nan", "step 3 loss nan", "saved", "step 4 loss nan"], "step 4 loss nan"),
+        (["{'loss': nan}", "{'train_loss': -inf}", "Loss=NaN"], "Loss=NaN"),
+        (["loss nan", "loss nan", "loss 0.3"], ""),
+        (["loss nan", "loss nan"], ""),  # a mean of nothing, before the first step
+        (["val_loss nan", "val_loss nan", "val loss: nan"], ""),
+        (["loss 1", "weightloss nan", "glossary nan", "loss function: nanmean"], ""),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_known_by_what_a_rank_prints_again_and_again(lines: list[str], told: str) -> None:
+    assert not_finite_loss(lines) == told
 
 
 def test_a_thread_that_an_error_has_ended_is_known_by_what_python_printed_of_it() -> None:

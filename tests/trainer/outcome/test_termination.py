@@ -40,6 +40,7 @@ def test_the_whole_message() -> None:
         "fix": cause_of("MemoryError: ").fix,
         "traceback": "Traceback",
         "lines": ["a", "b"],
+        "note": "",
     }
     message = termination.message(end, node_index=2)
     assert json.loads(message) == told

@@ -9,6 +9,7 @@ from typing import Final
 LINES: Final = 10  # that are reported of a rank
 NEAR: Final = 4  # lines at the end, of which one may be the error
 WIDTH: Final = 200  # characters of each
+LOSSES: Final = 3  # lines that show NaN, after which that is no mean of nothing
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
@@ -18,14 +19,18 @@ _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _ERROR: Final = re.compile(r"(\S+: )?(error|fatal)\b|[\w.]+(Error|Exception): ", re.IGNORECASE)
 _COMPLAINT: Final = re.compile(
-    r"\b(?:errors?|errno|failed|failure|fatal|refused|denied|unreachable|retry(?:ing)?|timed out|timeout|not found|"
-    r"not (?:available|ready)|unavailable|forbidden|invalid|missing|waiting for|no such)\b|(?:Error|Exception)\b",
+    r"\b(?:errors?|errno|failed|failure|fatal|refused|denied|unreachable|timed out|timeout|not found|"
+    r"not (?:available|ready)|unavailable|forbidden|invalid|missing|no such)\b|(?:Error|Exception)\b",
     re.IGNORECASE,
 )
+_WAITS: Final = re.compile(r"\b(?:retry(?:ing)?|waiting for)\b", re.IGNORECASE)  # says less than what it waits for
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
 _THREAD_ENDED: Final = re.compile(r"Exception in thread .+:$")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
+_ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")  # a traceback's first unindented line, which is its error
+_LOSS: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:\d|nan\b|inf\b)", re.IGNORECASE)
+_NOT_FINITE: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
 _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (killed by signal: [^.\n]*)")
 _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the script's frames
@@ -81,7 +86,8 @@ def last_line(lines: Sequence[str]) -> str:
 def last_error(lines: Sequence[str]) -> str:
     """What a rank complains of: the last line, if it tells of a failure; else, of a few, one that does."""
     texts = [line for line in map(str.strip, map(clean, lines[-NEAR:])) if line]
-    return next((text[:WIDTH] for text in reversed(texts) if _COMPLAINT.search(text)), "")
+    found = (text[:WIDTH] for sign in (_COMPLAINT, _WAITS) for text in reversed(texts) if sign.search(text))
+    return next(found, "")
 
 
 def thread_error(lines: Sequence[str]) -> str:
@@ -94,10 +100,28 @@ def thread_error(lines: Sequence[str]) -> str:
     return ""
 
 
+def handled_error(lines: Sequence[str]) -> str:
+    """The error of the last traceback in an output, with which the rank has not ended; empty without one."""
+    texts = [clean(line) for line in lines]
+    for at in reversed(range(len(texts))):
+        before, header, _ = texts[at].partition(HEADER)  # torch puts a rank's number before each line
+        if header:
+            rest = (line.removeprefix(before) for line in texts[at + 1 :])
+            return next((line[:WIDTH] for line in rest if _ENDS.match(line)), "")
+    return ""
+
+
 def other_group(lines: Sequence[str]) -> str:
     """Why the group that the rank last waited for is not that of all ranks; empty if it is."""
     texts = (clean(line).partition(OTHER_GROUP)[2] for line in reversed(lines))
     return next(filter(None, texts), "")[:WIDTH]
+
+
+def not_finite_loss(lines: Sequence[str]) -> str:
+    """The last line that shows a loss, if the last few of them all show NaN or infinity; empty if not."""
+    shown = [text for text in map(clean, lines) if _LOSS.search(text)]
+    last = shown[-LOSSES:]
+    return last[-1].strip()[:WIDTH] if len(last) == LOSSES and all(map(_NOT_FINITE.search, last)) else ""
 
 
 def innermost_error(error: str, traceback: str) -> str:

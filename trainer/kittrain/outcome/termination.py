@@ -30,17 +30,20 @@ class Ending:
         reason: why, in a sentence.
         failure: of a rank, if one caused the end.
         node: index of the node whose failure ended all others; None for a node's own end.
+        note: of a good end, what a rank has said last, if that was an error.
     """
 
     outcome: Outcome
     reason: str
     failure: Failure | None = None
     node: int | None = None
+    note: str = ""
 
     @property
     def summary(self) -> str:
         """The end in this node's log; another node's reason is in that node's log."""
-        return f"{self.outcome}: {self.reason if self.node is None else f'node {self.node} has failed for good'}"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.outcome}: {self.reason if self.node is None else f'node {self.node} has failed for good'}{note}"
 
 
 FINISHED: Final = Ending(outcome="done", reason="the run has finished already")
@@ -69,7 +72,8 @@ def message(ending: Ending, *, node_index: int) -> bytes:
         lines = {"traceback": failure.traceback, "lines": failure.lines}
         about = {"rank": failure.rank, "time": failure.time, "error": failure.error, "fix": failure.cause.fix, **lines}
     node = node_index if ending.node is None else ending.node
-    told = Termination(**{"time": int(time.time()), **about}, outcome=ending.outcome, reason=ending.reason, node=node)
+    about = {"time": int(time.time()), "note": ending.note, **about}
+    told = Termination(**about, outcome=ending.outcome, reason=ending.reason, node=node)
     content: Content = typed.encode(told)
     last: list[str] = content["lines"]
     while last and len(_encode(content)) > LIMIT:

@@ -101,7 +101,7 @@ def headline(record: JobRecord) -> str:
     steps = "" if job.progress.step is None else f"{pluralize(job.progress.step, 'step')} "
     match job.phase:
         case "Succeeded":
-            return f"Succeeded: {steps}in {took}"
+            return f"Succeeded: {steps}in {took}" + (f"; {found.note}" if found.note else "")
         case "Cancelled":
             return f"Cancelled after {took}"
         case _:

@@ -70,6 +70,20 @@ def test_each_round_has_its_own_folder_and_its_last_lines_are_kept(logs: RankLog
         assert (logs.last(4), logs.last(5), logs.last(6)) == ([words, "and last"], [], [])
 
 
+def test_lines_are_known_by_when_they_were_printed(logs: RankLogs) -> None:
+    logs.begin([4])
+    with Path(begin(logs, 4)[0]).open("wb", buffering=0) as rank:
+        rank.write(b"first\n")
+        while not logs.last(4):
+            time.sleep(0.01)
+        later = time.monotonic()
+        rank.write(b"second\nthird\n")
+    logs.finish()
+    assert logs.last(4, after=later) == ["second", "third"]
+    assert logs.last(4, after=time.monotonic()) == []
+    assert logs.last(4, within=60.0, after=0.0) == ["first", "second", "third"]
+
+
 def test_the_last_lines_are_bounded(logs: RankLogs) -> None:
     with Path(begin(logs, 0)[0]).open("wb") as rank:
         rank.writelines(b"x" * 9000 + b"%d\n" % number for number in range(3 * REMEMBERED))

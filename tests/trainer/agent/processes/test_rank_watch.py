@@ -17,7 +17,7 @@ import pytest
 
 from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.rank_logs import RankLogs
-from kittrain.agent.processes.rank_watch import POLL_INTERVAL, SAYING, RankWatch
+from kittrain.agent.processes.rank_watch import LISTENING, POLL_INTERVAL, SAYING, RankWatch
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.system.heartbeat import HeartbeatWriter, Phase, ScriptWriter, prepare
@@ -34,6 +34,7 @@ class Ranks:
         self.logged: list[str] = []
         self.printed: list[str] = []
         self.before: dict[int, list[str]] = {}
+        self.heard: dict[int, list[tuple[float, str]]] = {}  # with its moment
         watch = partial(RankWatch, cast("Rendezvous", self), cast("RankLogs", self))
         self.watch = watch(timeout=timeout, log=self.logged.append)
         files = [prepare(folder / f"{rank}") for rank in range(2)]
@@ -48,7 +49,9 @@ class Ranks:
         self.stalled, self.frozen, self.quiet = stalled, frozen, quiet
         self.progress = progress
 
-    def last(self, number: int, *, within: float = float("inf")) -> list[str]:
+    def last(self, number: int, *, within: float = float("inf"), after: float = 0.0) -> list[str]:
+        if after:
+            return [line for heard, line in self.heard.get(number, []) if heard >= after]
         return self.printed if within == SAYING else self.before.get(number, [])
 
     def report_look(self, ranks: list[RankStatus]) -> None:
@@ -332,6 +335,31 @@ def test_one_rank_that_takes_steps_is_enough_unless_all_others_have_ended(ranks:
     ranks.process.wait()
     ranks.rest(1.0)
     assert ranks.quiet
+
+
+def test_an_error_that_a_rank_has_printed_since_its_last_step_is_told_of_a_good_end(ranks: Ranks) -> None:
+    error = ["Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "KeyError: 'ids'"]
+    ranks.before = {1: error}
+    assert ranks.watch.note == "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'ids'", (
+        "it has taken no step"
+    )
+    ranks.heard = {1: [(ranks.now, line) for line in error]}
+    ranks.script_step(1.0)
+    ranks.rest(5.0)
+    assert ranks.watch.note == "", "it went on"
+    ranks.heard[1] += [(ranks.now, line) for line in error]
+    assert ranks.watch.note == "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'ids'"
+
+
+def test_a_loss_that_is_not_finite_is_looked_for_seldom(ranks: Ranks) -> None:
+    ranks.before = {1: ["step 1 loss nan"] * 3}
+    ranks.rest(LISTENING / 2)
+    assert ranks.watch.printed_loss == ""
+    ranks.rest(LISTENING)
+    assert ranks.watch.printed_loss == "as rank 1 prints it: step 1 loss nan"
+    ranks.before[1].append("step 4 loss 0.5")
+    ranks.watch.listen()
+    assert ranks.watch.printed_loss == ""
 
 
 WAITING = """

@@ -37,6 +37,14 @@ def printed(*frames: str) -> list[str]:
         ),
         (
             (
+                f'"{TORCH}/distributed/rendezvous.py", line 198 in _create_c10d_store',
+                f'"{TORCH}/distributed/rendezvous.py", line 280 in _env_rendezvous_handler',
+                '"/home/me/train.py", line 8 in <module>',
+            ),
+            Location(wait="init_process_group", line="train.py:8 in <module>"),
+        ),
+        (
+            (
                 f'"{TORCH}/distributed/distributed_c10d.py", line 3000 in broadcast',
                 f'"{TORCH}/distributed/c10d_logger.py", line 83 in wrapper',
                 f'"{TORCH}/distributed/distributed_c10d.py", line 3700 in broadcast_object_list',

@@ -54,6 +54,10 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
         ([replace(rank(0), said="GET http://h:9/a/b refused; try 7"), rank(1, wait="barrier")],
          ("rank 0 sleeps at h.py:5 in step, rank 1 waits in barrier at h.py:5 in step; "
           "rank 0 says: GET http://h:9/… refused; try 7")),
+        # What is short enough is said even after two places.
+        ([replace(rank(0, "prepare.py:20", wait="barrier"), said="KeyError: 'text'"), rank(1, "prepare.py:19 in main")],
+         ("rank 1 sleeps at prepare.py:19 in main, rank 0 waits in barrier at prepare.py:20; "
+          "rank 0 says: KeyError: 'text'")),
         ([replace(rank(0), location=Location(line="h.py:9 in report", exits=True))],
          "rank 0 has ended its script, but not its thread at h.py:9 in report"),
         # Before the first step: one that waits for others is worth a word, ranks that work are not.
@@ -62,6 +66,8 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
         ([rank(0, busy=True, **JOINING), rank(1, busy=True, **JOINING)], ""),
         ([rank(0, **JOINING), rank(1, **JOINING)], "ranks 0-1 sleep at h.py:5 in step"),
         ([replace(rank(0, **JOINING), stalled_seconds=29.0), rank(1, **JOINING)], ""),  # they may download
+        ([replace(rank(0, **JOINING), stalled_seconds=29.0, said="retrying in 4 s"), rank(1, busy=True, **JOINING)],
+         "rank 0 sleeps at h.py:5 in step, rank 1 is busy at h.py:5 in step; rank 0 says: retrying in 4 s"),
         ([rank(0, **JOINING), rank(1, busy=True, **JOINING)], ""),  # one may be on its way
         ([rank(0, stepped=False), rank(1, stepped=False)], "ranks 0-1 sleep at h.py:5 in step"),
         ([rank(0, stepped=False, busy=True, wait="all_reduce")], ""),  # a loop of collectives, without an optimizer

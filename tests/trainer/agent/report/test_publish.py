@@ -161,6 +161,7 @@ class SteppedRanks:
     group: ClassVar[int] = 0
     separate: ClassVar[int] = 0
     not_finite: ClassVar[int] = 0
+    printed_loss: ClassVar[str] = ""
     loaded_file: ClassVar[None] = None
     saved: ClassVar[None] = None
     read_at: ClassVar[float] = 0.0

@@ -55,7 +55,7 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
         if changed := set_by_script(given, environ, started):
             os.environ.update(started)
             remark = f"init_process_group meets at this job's own address, and not at the script's {changed}"
-        if remark and environ.get("RANK") == "0":
+        if remark and (environ.get("RANK") == "0" or f"{OTHER_GROUP}rank " in remark):
             sys.stderr.write(f"note: {remark}\n")
         return initialize(**given)
 

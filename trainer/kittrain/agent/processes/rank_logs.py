@@ -35,8 +35,7 @@ class _Stream:
         self._rest = b""
         self._bar_sent = -BAR_SECONDS  # the last progress bar, in ``time.monotonic()``
         self.rank = rank
-        self.recent: deque[bytes] = deque(maxlen=REMEMBERED)
-        self.spoke = 0.0  # when it printed last, in ``time.monotonic()``
+        self.recent: deque[tuple[float, bytes]] = deque(maxlen=REMEMBERED)  # with its ``time.monotonic()``
         self.tapped: list[str] | None = None  # also receives the forwarded lines
 
     def forward(self) -> bool:
@@ -78,8 +77,8 @@ class _Stream:
             return
         prefix = f"[rank {self.rank}]: ".encode()
         console.write(b"".join(prefix + line + b"\n" for line in lines))
-        self.spoke = time.monotonic()
-        self.recent += (line[-REMEMBERED_BYTES:] for line in lines)
+        now = time.monotonic()
+        self.recent += ((now, line[-REMEMBERED_BYTES:]) for line in lines)
         if self.tapped is not None:
             self.tapped += [line.decode(errors="replace") for line in lines]
 
@@ -102,7 +101,7 @@ class RankLogs:
         self._scratch = scratch
         self._rounds = 0
         self._streams: list[_Stream] = []
-        self._recent: dict[int, deque[bytes]] = {}
+        self._recent: dict[int, deque[tuple[float, bytes]]] = {}
         self._finished = threading.Event()
         self._thread: threading.Thread | None = None
         self._wake = os.pipe()
@@ -143,11 +142,18 @@ class RankLogs:
                 stream.close()
         self._streams = [stream for stream in self._streams if stream.rank in going_on]
 
-    def last(self, rank: int, *, within: float = float("inf")) -> list[str]:
-        """The last lines of a rank of this or the last round, oldest first; none if these are older, in seconds."""
-        if any(stream.rank == rank and time.monotonic() > stream.spoke + within for stream in self._streams):
+    def last(self, rank: int, *, within: float = float("inf"), after: float = 0.0) -> list[str]:
+        """The last lines of a rank of this or the last round, oldest first.
+
+        Args:
+            rank: which one.
+            within: seconds in which it has to have printed any of them; else there are none.
+            after: when it has to have printed each of them, in ``time.monotonic()``.
+        """
+        recent = list(self._recent.get(rank, ()))
+        if not recent or time.monotonic() > recent[-1][0] + within:
             return []
-        return [line.decode(errors="replace") for line in self._recent.get(rank, ())]
+        return [line.decode(errors="replace") for heard, line in recent if heard >= after]
 
     @contextlib.contextmanager
     def tapped(self) -> Iterator[dict[int, list[str]]]:

@@ -43,6 +43,8 @@ SCRIPT_TIMEOUT_FACTOR: Final = 10  # times the longest time between two of them
 STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
 MIN_QUIET: Final = 15.0  # seconds without a step that are unusual
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
+LISTENING: Final = 5.0  # seconds between two looks at the losses that ranks print
+LISTENED: Final = 30  # lines of each, in which these are looked for
 QUIET_FACTOR: Final = 10  # times the median of the last steps
 PACES_KEPT: Final = 100  # of these
 LOOK_SECONDS: Final = 1.5  # for the ranks' answers, and to see whether they work
@@ -70,13 +72,15 @@ class _WatchedRank:
     beat: HeartbeatState
     still: float = 0.0  # seconds since the last beat
     stepping: float = 0.0  # seconds since the last step
+    stepped_after: float = 0.0  # ``time.monotonic()`` of the last look before the last step; 0: it has taken none
     steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEP_TIMES_KEPT))
     paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES_KEPT))  # of any loop's steps, in seconds
     fresh: int = 0  # changes of the step until a further training of the script, which begins at any step, has settled
     longest: float = 0.0  # seconds between two beats of a script's own loop
     activity: Activity = field(default_factory=Activity)
 
-    def update(self, passed: float) -> None:
+    def update(self, passed: float, before: float = 0.0) -> None:
+        """Read its heartbeat; ``before`` is when that was last done, in ``time.monotonic()``."""
         with suppress(OSError):
             beat = HeartbeatState.read(self.file)
             self.stepping += passed
@@ -94,7 +98,7 @@ class _WatchedRank:
                 if self.stepped:
                     self.paces.append(self.stepping / max(beat.step - self.beat.step, 1))
                 self.fresh = max(self.fresh - 1, 0)
-                self.stepping = 0.0
+                self.stepping, self.stepped_after = 0.0, before
             self.beat = beat
 
     @property
@@ -151,7 +155,8 @@ class RankWatch:
         self._log = log
         self._ranks: dict[int, _WatchedRank] = {}
         self._script = ScriptProgress()
-        self._polled = self._sampled = self._began = self.read_at = time.monotonic()
+        self._polled = self._sampled = self._began = self._listened = self.read_at = time.monotonic()
+        self.printed_loss = ""  # what a rank prints of a loss that is not finite; empty: none does
         self._asked: float | None = None  # when the ranks were asked where they are
         self._looked: dict[int, Activity] = {}  # their usage since
 
@@ -168,8 +173,8 @@ class RankWatch:
             for rank, (pid, file) in ranks.items()
         }
         self._script = ScriptProgress()
-        self._polled = time.monotonic()
-        self._asked = None
+        self._polled = self._listened = time.monotonic()
+        self._asked, self.printed_loss = None, ""
 
     def poll(self) -> None:
         """Read the heartbeats, at most every POLL_INTERVAL, and report to the hub.
@@ -189,6 +194,8 @@ class RankWatch:
         frozen = any(map(self._stopped, self._ranks.values()))
         self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=self._quiet(now))
         self._look(now)
+        if now > self._listened + LISTENING:
+            self.listen()
         if self._rendezvous.stacks_requested:
             self._rendezvous.report_stacks(self._rank_statuses())
 
@@ -196,10 +203,16 @@ class RankWatch:
         """Read the heartbeats of ranks that have ended."""
         self._read(0.0)
 
+    def listen(self) -> None:
+        """Look for losses that are not finite: a loop of the script's own shows none, but what it prints."""
+        self._listened = time.monotonic()
+        shown = ((number, rank_output.not_finite_loss(self._logs.last(number)[-LISTENED:])) for number in self._ranks)
+        self.printed_loss = next((f"as rank {number} prints it: {line}" for number, line in shown if line), "")
+
     def _read(self, passed: float) -> None:
-        self.read_at = time.monotonic()
+        before, self.read_at = self.read_at, time.monotonic()
         for rank in self._ranks.values():
-            rank.update(passed)
+            rank.update(passed, before)
         self._script.add(self.script_steps, time.monotonic(), time.time())
 
     def _sample(self, now: float) -> None:
@@ -255,7 +268,25 @@ class RankWatch:
             ended=_ended(rank.pid),
             said=rank_output.thread_error(lines)
             or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
-            or rank_output.last_error(self._logs.last(number, within=SAYING)),
+            or rank_output.last_error(self._logs.last(number, within=SAYING))
+            or self._handled(number, rank),
+        )
+
+    def _handled(self, number: int, rank: _WatchedRank) -> str:
+        """The error that a rank has printed since its last step, and has not ended with; empty without one."""
+        return rank_output.handled_error(self._logs.last(number, after=rank.stepped_after))
+
+    @property
+    def note(self) -> str:
+        """Which rank has printed an error after its last step; empty if none has. Of ranks that have ended well."""
+        told = ((number, self._handled(number, rank)) for number, rank in self._ranks.items())
+        return next(
+            (
+                f"rank {number} printed a traceback, and ended with exit code 0: {error}"
+                for number, error in told
+                if error
+            ),
+            "",
         )
 
     def _stopped(self, rank: _WatchedRank) -> bool:

@@ -20,6 +20,7 @@ BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it:
 # Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
 WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("torch/distributed/distributed_c10d.py", "", ""),
+    ("torch/distributed/rendezvous.py", "", GROUP),
     (*early.RUN_BACKWARD, BACKWARD),
     (*early.WAITS_FOR_BUILD, BUILD),
     (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),

@@ -129,8 +129,9 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     hidden = sum(len(ranks) for _, ranks in ordered[SHOWN:])
     text = ", ".join([*parts, *([f"and {hidden} more"] if hidden else [])])
     told = next((one for one in running if one.said), None)
-    if told and len(text) < LIMIT - SAID:
-        text += f"; rank {told.rank}{_SAYS}" + _ADDRESS.sub(r"\1…", told.said)
+    says = f"; rank {told.rank}{_SAYS}" + _ADDRESS.sub(r"\1…", told.said) if told else ""
+    if len(text + says) <= LIMIT or len(text) < LIMIT - SAID:
+        text += says
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
 
 
@@ -141,12 +142,12 @@ def _without_counts(text: str) -> tuple[str, str]:
 
 
 def _is_telling(running: Sequence[RankStatus]) -> bool:
-    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or all are idle.
+    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or complain, or all.
 
     Before the first step they may import, download or compile for as long as they like.
     """
     idle = [one for one in running if not one.busy]
-    if any(one.location.wait or one.location.loads for one in idle):
+    if any(one.location.wait or one.location.loads or one.said for one in idle):
         return True
     return len(idle) == len(running) and all(one.grouped or one.stalled_seconds > ALONE for one in running)
 

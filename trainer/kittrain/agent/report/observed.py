@@ -46,6 +46,10 @@ class Ranks(history.Ranks, Protocol):
         """The first step at which a rank was seen to have a parameter that is not finite; 0: none."""
 
     @property
+    def printed_loss(self) -> str:
+        """What a rank prints of a loss that is not finite; empty: none does."""
+
+    @property
     def loaded(self) -> int:
         """When the newest file that a rank went on from was last changed, in nanoseconds; 0: none."""
 

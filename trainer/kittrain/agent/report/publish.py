@@ -35,6 +35,7 @@ from kittrain.system.texts import fit
 
 NOTHING: Final = RankProgress()
 CLOCK_READS: Final = 2
+NOT_FINITE: Final = "the loss is not finite, "
 FINAL_REPORT_TIMEOUT: Final = 3.0  # seconds to write the last report: a draining node has little time
 
 
@@ -112,6 +113,7 @@ class Reporter:
         self._alone = ""  # a warning that ranks train models of their own
         self._told_alone = False
         self._not_finite = ""  # likewise, that they train NaN
+        self._printed_loss = ""  # what they print of that
         self._background = ""  # and that they have not ended, though their processes have
         self._world = 1
         self.loaded = 0  # as ``Ranks.loaded``, of this round, and of all nodes' former ones
@@ -221,8 +223,9 @@ class Reporter:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
         if self._mirror and self._mirror.holding:
             return self._mirror.holding
+        printed = self._printed_loss and f"{NOT_FINITE}{self._printed_loss}"
         found = self._not_finite or self._background or self._alone or self._progress().warning or self.files.difference
-        return found or self._taken.anew or self._resumed.warning
+        return found or printed or self._taken.anew or self._resumed.warning
 
     def gone_on(self, ranks: Sequence[int]) -> None:
         """Ranks have ended with 0 before they joined a group or took a step, and left processes of their script."""
@@ -322,6 +325,9 @@ class Reporter:
         if ranks.not_finite and not self._not_finite:
             self._not_finite = f"the parameters are not finite, as seen at step {ranks.not_finite}"
             self._log(f"warning: {self._not_finite}")
+        if ranks.printed_loss and not self._printed_loss:
+            self._log(f"warning: {NOT_FINITE}{ranks.printed_loss}")
+        self._printed_loss = ranks.printed_loss
 
     def succeeded(self, *, ended: bool) -> None:
         """All ranks have succeeded, and the nodes end; or they have, and it was of no use."""

@@ -148,6 +148,11 @@ class NodeAgent(ElasticAgent):
         if self.joined and time.monotonic() > began + FINISHED_JOIN_TIMEOUT and self._marked():
             raise JobEnded(cut_short(why or "a node is lost"))
 
+    @property
+    def note(self) -> str:
+        """What a rank that has ended well has said last, if that was an error; empty if none has."""
+        return self._watch.note
+
     def _stand_by(self) -> None:
         """This node waits until it takes the place of one that is lost, however long that may be."""
         self._handler.waiting = ReadAhead(self._node.snapshot_dir)
@@ -252,6 +257,7 @@ class NodeAgent(ElasticAgent):
         self._finish_watch()
         if not (self._watch.group or self._watch.steps or self._watch.script_steps) and (left := ranks_left()):
             self._reporter.gone_on(left)
+        self._watch.listen()
         self._observe(worker_group, ended=True)
         self._history.ranks_end(self._watch, "barrier")
         return RunResult(

@@ -253,7 +253,9 @@ class Supervisor:
                 self._notified = True
             return error.ending
         else:
-            return agent.ending if result.is_failed() else Ending(outcome="done", reason=f"all ranks succeeded{but}")
+            if result.is_failed():
+                return agent.ending
+            return Ending(outcome="done", reason=f"all ranks succeeded{but}", note=agent.note)
         finally:
             self._joined = agent.joined
             if self._drain.requested and backend.hosts:
