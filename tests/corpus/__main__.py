@@ -129,7 +129,7 @@ class Watched:
             self._then()
         found = explain(state, now)
         worse = self._found is None or (bool(found.cause) and not self._found.cause) or not self._one.healthy
-        told = found.cause or found.fact
+        told = found.headline or found.note
         if found.cause and not self._one.healthy and not re.search(self._one.cause, told):
             self.wrong = self.wrong or found.cause
         if told and worse:

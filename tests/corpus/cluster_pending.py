@@ -243,7 +243,7 @@ CLUSTER_PENDING: Final = (
         prepare="kubectl taint node kitctl-worker2 corpus.example.com/team=NAMESPACE:NoSchedule",
         options=("--node-selector", f"{_ON}kitctl-worker2", "--no-checks"),
         after="kubectl taint node kitctl-worker2 corpus.example.com/team-",
-        cause="no machine has the labels of scheduling.nodeSelector, but for those with a taint",
+        cause="no machine has the labels of scheduling.nodeSelector, or only one with a taint",
         fix="tolerations",
     ),
     pending(

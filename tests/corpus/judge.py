@@ -17,7 +17,7 @@ class Told:
 
     Attributes:
         situation: which.
-        said: the cause, or the fact.
+        said: the cause, the fact, or the note.
         cause: whether it is right.
         fix: the same of the fix; None: none is asked for.
         advised: the fix.
@@ -40,7 +40,7 @@ def judge(
     one: Situation, found: Explanation, *, seconds: float | None = None, phase: str = "", before: str = ""
 ) -> Told:
     """A healthy job may show a fact while it lasts, and neither a cause nor a fix, and has to end well."""
-    said = found.cause or found.fact
+    said = found.headline or found.note
     well = not found.cause and not found.fix and phase in {"", "Running", "Starting", "Pending", "Succeeded"}
     fix = bool(re.search(one.fix, found.fix)) if one.fix and not one.healthy else None
     right = well if one.healthy else bool(re.search(one.cause, said)) and not before
@@ -95,6 +95,14 @@ FIRST_SCORE: Final = (
     "that succeed; then 13 more were made, of a set that had been written down before: 11 causes and 7 of 10 fixes",
     "were right at first. So of situations that nobody has thought of, 95 % are not reached. Those on this machine",
     "that were not right at first and are now are in the table.",
+    "The next blind set was not made up, but drawn from public issues and question pages (torchrun, DDP, data",
+    "loaders, checkpoints, transformers, Lightning, accelerate, Kubernetes), as the search gave them, by somebody who",
+    "had seen neither rules nor corpus: of 55 that are not healthy 45 causes (82 %; on this machine 35 of 44, on the",
+    "cluster 10 of 11) and 27 of 45 fixes were right at first, of 8 healthy jobs none had a cause. Three further ones",
+    "do no harm here. Silent or wrong were scripts that do nothing or print an error and succeed, a NaN that only the",
+    "output shows, a download that is tried again, an error that one rank logs while the others poll, groups that are",
+    "told of other ranks, and early stopping; most fixes that lacked were for names that a newer library has no more.",
+    "Those whose kind was mended are in the table.",
 )
 ON_CLUSTER: Final = (
     "On the test cluster (`make cluster-up`), with the same two nodes, each in a namespace of its own. `make corpus`",

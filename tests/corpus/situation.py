@@ -34,7 +34,8 @@ class Situation:
     Attributes:
         name: in a few words.
         script: that makes it, on two nodes.
-        cause: regular expression of what has to come first, the cause or, of a job that stands still, the fact.
+        cause: regular expression of what has to come first: the cause; of a job that stands still, the fact; of one
+            that has succeeded, the note.
         fix: of a fix that is right; empty: none is asked for.
         options: of submit.
         files: next to the script, by path.

@@ -7,6 +7,7 @@ from typing import Final
 from tests.corpus.blind_healthy import BLIND_HEALTHY
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_standing import BLIND_STANDING
+from tests.corpus.blind_threads import BLIND_THREADS
 from tests.corpus.cluster_healthy import CLUSTER_HEALTHY
 from tests.corpus.cluster_pending import CLUSTER_PENDING
 from tests.corpus.cluster_running import CLUSTER_RUNNING
@@ -24,6 +25,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_SCRIPTS,
     *BLIND_STANDING,
     *BLIND_HEALTHY,
+    *BLIND_THREADS,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_HEALTHY,

@@ -97,6 +97,12 @@ ENDS: Final = Family(
             means="no further process, or thread, may be started",
         ),
         Rule(
+            r"DataLoader worker .* exited unexpectedly with exit code \d+",
+            "",
+            f"see what it printed before, or run with num_workers=0, which shows its error: it ended itself; {_SPAWN}",
+            seen="RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. ...",
+        ),
+        Rule(
             r"DataLoader worker .* (?:killed by signal: Killed|exited unexpectedly)",
             "",
             f"raise resources.limits.memory, or {_LESS}; {_SPAWN}",

@@ -29,6 +29,13 @@ HANGS: Final = Family(
             seen="rank 0 finished the collective in which rank 1 lost it, and ended with exit code 0 at 12:00:03 UTC",
         ),
         Rule(
+            r"\bended with exit code 0 at [^\n]*\blost it",
+            "",
+            "all ranks have to take the same number of steps, and end together: look for a condition that differs "
+            "between them, such as a checkpoint that only one rank's folder has, or a rank's share of the data",
+            seen="rank 0 ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it",
+        ),
+        Rule(
             r"^(?:.*?: )?hang: (.*busy \(it used.*)",
             "{0}",
             "raise policy.hangTimeout, or leave it `auto`, which waits for ranks that work",

@@ -82,10 +82,10 @@ SCHEDULING: Final = Family(
         Rule(
             r"untolerated taint.*didn't match Pod's node affinity/selector"
             r"|didn't match Pod's node affinity/selector.*untolerated taint",
-            "no machine has the labels of scheduling.nodeSelector, but for those with a taint that the job does not "
+            "no machine has the labels of scheduling.nodeSelector, or only one with a taint that the job does not "
             "tolerate",
-            "kubectl describe node shows why it has the taint: not-ready, unreachable and *-pressure go away with "
-            "their cause, others take scheduling.tolerations; kubectl get nodes --show-labels lists other machines",
+            "kubectl get nodes --show-labels shows which have them; if one has, kubectl describe node shows its taint: "
+            "not-ready, unreachable and *-pressure go away with their cause, others take scheduling.tolerations",
         ),
         Rule(
             r"didn't match Pod's node affinity/selector",

@@ -6,6 +6,7 @@ from typing import Final
 
 from kitctl.state.why.rule import Family, Rule
 
+_INSTALLED: Final = r"[^)]*(?:-packages|lib/python)|…[^)]*/__init__\.py"  # a path, which may have lost its beginning
 SCRIPTS: Final = Family(
     "Scripts, files and libraries",
     "Failed",
@@ -41,6 +42,12 @@ SCRIPTS: Final = Family(
             "",
             "mend what the program says; more of it is in the last lines",
             seen="CalledProcessError: Command '...' returned non-zero exit status 2.",
+        ),
+        Rule(
+            r"KeyError: '((?:SLURM|OMPI_COMM_WORLD|PMI|MV2_COMM_WORLD|LSB)_[A-Z0-9_]+)'",
+            "the variable {0} is not set: another launcher than kitctl sets it",
+            "read RANK, WORLD_SIZE and LOCAL_RANK, which kitctl sets as torchrun does",
+            called=r"os\.environ|<frozen os>|/os\.py",
         ),
         Rule(
             r"KeyError: '([A-Z][A-Z0-9_]+)'",
@@ -128,11 +135,39 @@ SCRIPTS: Final = Family(
         ),
         Rule(
             r"ImportError: cannot import name '[^']*' from (?:partially initialized module )?'([^']*)' "
-            r"\((?![^)]*(?:-packages|lib/python))",
+            rf"\((?!{_INSTALLED})",
             "",
             "if {0} should be a library, a file of the script's folder has its name and hides it: rename that file; "
             "else it has no such name, or imports go round in a circle",
             seen="ImportError: cannot import name 'load_dataset' from 'datasets' (/workspace/datasets.py)",
+        ),
+        Rule(
+            rf"ImportError: cannot import name '([^']*)' from '([^'.]*)[^']*' \({_INSTALLED}",
+            "",
+            "the installed {1} has no {0}: install the version that the script was written for, as {1}==... in "
+            "--requirements, or change the import",
+            seen="ImportError: cannot import name 'AdamW' from 'transformers' (.../site-packages/transformers/...)",
+        ),
+        Rule(
+            r"AttributeError: module '([^'.]+)[^']*' has no attribute '([^']*)'",
+            "",
+            "the installed {0} has no {1}: change the script, or install the version that it was written for, as "
+            "{0}==... in --requirements; if a file of the script's folder is named {0}, rename that",
+            seen="AttributeError: module 'numpy' has no attribute 'float'.",
+        ),
+        Rule(
+            r"TypeError: (\S+)\(\) got an unexpected keyword argument '([^']*)'",
+            "",
+            "{0} takes no {1}: leave it out, or give it its new name; if the script was written for another version of "
+            "a library, install that one: --requirements",
+            seen="TypeError: TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'",
+        ),
+        Rule(
+            r"FileExistsError: .*?File exists: '([^']*)'",
+            "",
+            "if all ranks make it, one comes first: os.makedirs(..., exist_ok=True), or let rank 0 alone make it; if "
+            "an earlier run has left it, choose another",
+            seen="FileExistsError: [Errno 17] File exists: 'out/checkpoints'",
         ),
         Rule(
             r"environment variable (RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT) expected, but not set"

@@ -61,6 +61,19 @@ TRAINING: Final = Family(
             seen="PytorchStreamReader failed reading zip archive: ...",
         ),
         Rule(
+            r"metadata is None|metadata read failed|No such file or directory: '[^']*\.metadata'",
+            "",
+            "that folder holds no whole checkpoint of torch.distributed.checkpoint, whose .metadata is written last: "
+            "load the one before",
+            seen="AssertionError: metadata is None; global metadata read failed: ...",
+        ),
+        Rule(
+            r"No valid checkpoint found in output directory",
+            "",
+            "resume only if there is one: resume_from_checkpoint=get_last_checkpoint(output_dir), which gives None",
+            seen="ValueError: No valid checkpoint found in output directory (out)",
+        ),
+        Rule(
             r"Expected more than 1 value per channel",
             "",
             "a batch of one sample cannot be normalized: DataLoader(..., drop_last=True), or larger batches",

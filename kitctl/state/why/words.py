@@ -16,6 +16,7 @@ _LIBRARIES: Final = re.compile(
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
 _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
+    r"|RuntimeError: DataLoader worker .*exited unexpectedly"
 )
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
 _MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them

@@ -82,7 +82,7 @@ def failed(
         ("Unschedulable: 0/4 nodes are available: 3 node(s) didn't match Pod's node affinity/selector.",
          "no machine has the labels of scheduling.nodeSelector", "--show-labels"),
         ("0/4: 1 node(s) had untolerated taint(s), 3 node(s) didn't match Pod's node affinity/selector.",
-         "no machine has the labels of scheduling.nodeSelector, but for those with a taint",
+         "no machine has the labels of scheduling.nodeSelector, or only one with a taint",
          "scheduling.tolerations"),
         ("Unschedulable: 0/4 nodes are available: 4 Insufficient example.com/chip. no new claims",
          "no machine has enough free example.com/chip", "ask for less"),
@@ -322,6 +322,27 @@ def test_ranks_that_lose_their_peers_again_and_again_have_a_cause_and_others_non
         assert "timed out in a collective" in found.cause
         assert "timeout" in found.fix
     assert explain(replace(begins_anew, restarts=1), 0.0).cause == anew
+
+
+def test_a_failure_that_a_job_comes_to_again_as_it_begins_anew_is_told_before_the_steps_that_it_costs() -> None:
+    anew = "resumed at step 0: 60 steps lost; the script has loaded nothing that it saved in this run"
+    how = "ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it"
+    left = PastFailure(time=9.0, node=0, rank=0, cause=how)
+    job = replace(JOB, phase="Running", restarts=1, progress=Progress(step=60), reason=anew, failures=(left,))
+    found = explain(job, 12.0)
+    assert (found.cause, found.before) == (f"rank 0 {left.cause}", "")
+    assert "same number of steps" in found.fix
+    killed = replace(job, failures=(PastFailure(time=9.0, node=0, rank=0, cause="killed by SIGKILL"),))
+    assert explain(killed, 12.0).cause == anew, "that need not happen again"
+
+
+def test_a_note_is_told_of_a_job_without_a_cause_and_is_none() -> None:
+    job = replace(JOB, phase="Succeeded", ended=2.0, note="no optimizer step was seen")
+    found = explain(job, 3.0)
+    assert (found.cause, found.fix, found.headline, found.note) == ("", "", "", job.note)
+    assert list(lines(found, job)) == ["nothing is known to be wrong: Succeeded; no optimizer step was seen"]
+    warned = explain(replace(job, reason="the loss is nan since step 31"), 3.0)
+    assert (warned.cause, warned.note) == ("the loss is nan since step 31", "")
 
 
 def test_frames_of_kittrain_are_no_place_of_the_users_script() -> None:
