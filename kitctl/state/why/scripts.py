@@ -25,6 +25,22 @@ SCRIPTS: Final = Family(
             local="create it, or give the script another path: on this machine each node sees the same files",
         ),
         Rule(
+            r"FileNotFoundError: .*?No such file or directory: '(\.\./[^']*)'",
+            "",
+            "it is relative to the folder from which the job was submitted, and not to the script's: "
+            "Path(__file__).parent / '{0}'; what lies outside of that folder is not sent",
+            local="it is relative to the folder from which the job was submitted, and not to the script's: "
+            "Path(__file__).parent / '{0}'",
+            seen="FileNotFoundError: [Errno 2] No such file or directory: '../data/train.csv'",
+        ),
+        Rule(
+            r"^exit code 1: FileNotFoundError: .*?No such file or directory: '([^/'][^']*)'",
+            "",
+            "it is looked for in the working folder, which Hydra changes (hydra.job.chdir): "
+            "hydra.utils.to_absolute_path('{0}'), or a whole path",
+            seen="exit code 1: FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
+        ),
+        Rule(
             r"Read-only file system",
             "",
             "write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",

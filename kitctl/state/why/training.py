@@ -200,5 +200,55 @@ TRAINING: Final = Family(
             local="install a compiler (g++), or run without torch.compile: --env TORCH_COMPILE_DISABLE=1",
             seen="InvalidCxxCompiler: No working C++ compiler found",
         ),
+        Rule(
+            r"Got unsupported ScalarType BFloat16",
+            "",
+            "numpy has no bfloat16: .float() before .numpy()",
+            seen="TypeError: Got unsupported ScalarType BFloat16",
+        ),
+        Rule(
+            r"device_ids and output_device arguments only work with",
+            "",
+            "leave out device_ids and output_device of a model on the CPU; on a GPU, model.to(local_rank) comes first",
+            seen="ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...",
+        ),
+        Rule(
+            r"mark a variable ready only once|marked as ready twice",
+            "",
+            "checkpoint(..., use_reentrant=False), in a Hugging Face Trainer by gradient_checkpointing_kwargs; or "
+            "DistributedDataParallel(..., static_graph=True)",
+            seen="RuntimeError: Expected to mark a variable ready only once.",
+            means="a block that is checkpointed is used several times in a step",
+        ),
+        Rule(
+            r"(?:Accelerator|Partial)State has already been initialized",
+            "",
+            "make one Accelerator, with all its options, ahead of all else that makes one",
+            seen="ValueError: AcceleratorState has already been initialized and cannot be changed, ...",
+        ),
+        Rule(
+            r"`metric_for_best_model` training argument is set to",
+            "",
+            "name one of those that compute_metrics returns, or eval_loss: metric_for_best_model",
+            seen="KeyError: The `metric_for_best_model` training argument is set to 'eval_f1', ...",
+        ),
+        Rule(
+            r"did not return a loss from the inputs",
+            "",
+            "the data set lacks what the model takes as labels: name that column labels, or list it in label_names",
+            seen="ValueError: The model did not return a loss from the inputs, ...",
+        ),
+        Rule(
+            r"LightningModule has parameters that were not used in",
+            "",
+            "Trainer(strategy='ddp_find_unused_parameters_true'), or remove or freeze what the loss does not use",
+            seen="RuntimeError: It looks like your LightningModule has parameters that were not used in ...",
+        ),
+        Rule(
+            r"not supported between instances of '(?:float|int)' and 'str'",
+            "",
+            "a number was read as text: YAML takes 1e-4 for text and 1.0e-4 for a number; or float(...)",
+            seen="TypeError: '<=' not supported between instances of 'float' and 'str'",
+        ),
     ),
 )

@@ -414,3 +414,25 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
     assert found.fix.startswith("leave out rank and world_size of init_process_group")
     refused = Standstill(since=100.0, what="rank 0 sleeps at h.py:5; rank 0 says: error: connection refused")
     assert explain(replace(JOB, phase="Running", standstill=refused), 142.0).fix == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("TypeError: Got unsupported ScalarType BFloat16", ".float() before .numpy()"),
+        ("ValueError: DistributedDataParallel device_ids and output_device arguments only work with", "leave out"),
+        ("RuntimeError: Expected to mark a variable ready only once. This error", "use_reentrant=False"),
+        ("ValueError: AcceleratorState has already been initialized and cannot be changed", "one Accelerator"),
+        ("KeyError: \"The `metric_for_best_model` training argument is set to 'eval_f1'", "compute_metrics"),
+        ("ValueError: The model did not return a loss from the inputs, only", "name that column labels"),
+        ("RuntimeError: It looks like your LightningModule has parameters that were not used in producing the loss",
+         "ddp_find_unused_parameters_true"),
+        ("TypeError: '<=' not supported between instances of 'float' and 'str'", "1.0e-4"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '../data/a.csv'", "Path(__file__).parent"),
+        ("exit code 1: FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'", "to_absolute_path"),
+    ],
+)  # fmt: skip
+def test_errors_of_frameworks_have_fixes(error: str, fix: str) -> None:
+    found = explain(failed(error), 0.0)
+    assert found.cause.startswith("rank 1: ")
+    assert fix in found.fix
