@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,21 @@ from kitctl.targets.local.folder import JobFolder, state_home
 from tests.local.warm_fork_server import environ
 
 WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy
+
+
+def _family(process: int) -> list[int]:
+    """A process, and all that it and those have started."""
+    children: list[int] = []
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(FileNotFoundError):  # the thread has ended
+            children += map(int, path.read_text(encoding="utf-8").split())
+    return [process, *(one for child in children for one in _family(child))]
+
+
+def _send(number: signal.Signals, processes: list[int]) -> None:
+    for process in processes:
+        with suppress(ProcessLookupError):  # one may have ended by itself
+            os.kill(process, number)
 
 
 class Kit:
@@ -81,17 +96,19 @@ class Kit:
             time.sleep(0.02)
         return started.pid
 
+    def family(self, name: str, index: int) -> list[int]:
+        """A node's agent, and all that it has started, directly or not."""
+        return _family(self.agent(name, index))
+
     @contextmanager
     def killing(self, name: str, *nodes: int) -> Iterator[None]:
-        """These nodes stand still, and die at once after that: one by one, the first would be replaced already."""
-        agents = [self.agent(name, node) for node in nodes]
-        for agent in agents:
-            os.killpg(agent, signal.SIGSTOP)
+        """All processes of these nodes stand still, and die after that: one by one, the first would be replaced."""
+        lost = [pid for node in nodes for pid in self.family(name, node)]
+        _send(signal.SIGSTOP, lost)
         try:
             yield
         finally:
-            for agent in agents:
-                os.killpg(agent, signal.SIGKILL)
+            _send(signal.SIGKILL, lost)
 
     def kill(self, name: str, *nodes: int) -> None:
         """All processes of these nodes die at once."""

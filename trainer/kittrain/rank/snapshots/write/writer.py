@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
@@ -19,6 +21,8 @@ from kittrain.rank.world.distributed import World
 from kittrain.system.heartbeat import Phase
 
 BOUNCE_BUFFER: Final = 16 << 20  # bytes, if the state is not copied
+PAUSE: Final = 1.0  # of the time that a copy took, until it is written: ranks that share cores have copied by then
+LONGEST_PAUSE: Final = 0.05  # seconds
 
 
 class Writer:
@@ -35,6 +39,7 @@ class Writer:
         self._background = background
         self._part: Buffer | BounceBuffer | None = None
         self._report: Future[Report] | None = None
+        self._hurry = threading.Event()  # training waits for what is being written
         self.main_only = main_only
 
     @property
@@ -64,24 +69,33 @@ class Writer:
                 writes everything.
         """
         part = self.prepare(tensors)
+        self._hurry.clear()
+        pause = 0.0
         if isinstance(part, Buffer):
+            began = time.monotonic()
             part.copy(tensors)
+            pause = min(PAUSE * (time.monotonic() - began), LONGEST_PAUSE)
             data: Iterable[memoryview] = [part.data]
         else:
             data = self._with_heartbeats(part.stream(tensors))
         contents = partial(_serialize, extras)
         if self.main_only:
             contents = partial(_merge, self._world.gather(contents(), dict[str, bytes]))
-        self._report = self._background.submit(self._write, folder, data, part.layout, contents)
+        self._report = self._background.submit(self._write_after, pause, folder, data, part.layout, contents)
         if isinstance(part, BounceBuffer):
             wait_for_all(self._world, lambda: self.idle)
 
     def reports(self) -> list[Report]:
         """Wait for all ranks; returns what they have written, by rank, on rank 0."""
+        self._hurry.set()
         wait_for_all(self._world, lambda: self.idle)
         mine = self._report.result() if self._report else None
         self._report = None
         return self._world.gather(mine, Report)
+
+    def _write_after(self, pause: float, *shard: Any) -> Report:
+        self._hurry.wait(pause)
+        return self._write(*shard)
 
     def _write(
         self, folder: Path, data: Iterable[memoryview], planned: Layout, contents: Callable[[], Mapping[str, bytes]]
