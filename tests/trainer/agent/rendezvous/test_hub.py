@@ -24,7 +24,7 @@ from tests.trainer.agent.rendezvous.hub_clients import (
     register,
 )
 
-ENDING = {"outcome": "fatal", "reason": "no GPU", "failure": None, "node": 0}
+ENDING = {"outcome": "fatal", "reason": "no GPU", "failure": None, "node": 0, "note": ""}
 STATUS = {
     "rank": 0, "step": 1, "phase": 4, "stalled_seconds": 1.0, "has_stack": True, "frozen": False, "node": "",
     "location": {"wait": "", "line": ""},

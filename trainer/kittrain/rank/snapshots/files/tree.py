@@ -17,6 +17,8 @@ Tensors = dict[str, Tensor]
 Structure = Mapping[str, tuple[torch.Size, torch.dtype]]  # of tensors by name: the whole tensor's shape, and its type
 PLACEHOLDER: Final = "tensor/"  # a string in the rest with this prefix stands for a tensor
 PLAIN: Final = frozenset({str, int, float, bool, type(None)})
+MAPPINGS: Final = frozenset({dict, OrderedDict})
+CONTAINERS: Final = MAPPINGS | {list, tuple}
 
 
 def split(tree: Any) -> tuple[Tensors, Any]:
@@ -75,12 +77,13 @@ def _is_placeholder(value: Any) -> bool:
 
 def _map(tree: Any, leaf: Callable[[Any, str], Any], path: str = "") -> Any:
     """The tree with each leaf replaced; containers of other types count as leaves."""
+    kind = type(tree)
+    if kind not in CONTAINERS:
+        return leaf(tree, path)
     within = f"{path}/" if path else ""
-    if type(tree) in {dict, OrderedDict}:
+    if kind in MAPPINGS:
         return {key: _map(value, leaf, f"{within}{key}") for key, value in tree.items()}
-    if type(tree) in {list, tuple}:
-        return type(tree)(_map(value, leaf, f"{within}{index}") for index, value in enumerate(tree))
-    return leaf(tree, path)
+    return kind([_map(value, leaf, f"{within}{index}") for index, value in enumerate(tree)])
 
 
 def _leaves(tree: Any) -> list[tuple[str, Any]]:
