@@ -29,8 +29,10 @@ passed on as JSON, whose numbers stay whole.
 {{- end }}
 {{- with $names }}{{ $_ := set $main "resources" (dict "claims" .) }}{{ end }}
 {{- with $pod.capabilities }}{{ $_ := set $main "securityContext" (dict "capabilities" (dict "add" .)) }}{{ end }}
-{{- $init := $pod.initContainers }}
-{{- range $pod.sidecars }}{{ $init = append $init (merge (dict "restartPolicy" "Always") .) }}{{ end }}
+{{- $saysWhy := dict "terminationMessagePolicy" "FallbackToLogsOnError" }}
+{{- $init := list }}
+{{- range $pod.initContainers }}{{ $init = append $init (merge (dict) . $saysWhy) }}{{ end }}
+{{- range $pod.sidecars }}{{ $init = append $init (merge (dict "restartPolicy" "Always") . $saysWhy) }}{{ end }}
 {{- $spec := dict }}
 {{- if $pod.hostNetwork }}{{ $spec = dict "hostNetwork" true "dnsPolicy" "ClusterFirstWithHostNet" }}{{ end }}
 {{- with $pod.affinity }}{{ $_ := set $spec "affinity" . }}{{ end }}
