@@ -13,7 +13,7 @@ from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kitctl.targets.cluster.connection.transport import Transport
 from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG
-from tests.cluster.kubectl import get, until
+from tests.cluster.kubectl import Object, get, until
 from tests.cluster.many import running
 
 
@@ -42,12 +42,22 @@ def test_the_status_of_any_number_of_pods_takes_three_requests(
         assert len(kitctl("status", "many", f"--namespace={namespace}", "-o", "wide").splitlines()) > pods
 
 
-def test_the_status_of_the_other_kind_takes_three_requests(namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_of_pods_without_a_machine_takes_four_requests(
+    namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the other kind; the fourth asks whether those before them were preempted."""
     kitctl("submit", *job("run", namespace, *IDLE, "--kind", "PyTorchJob"))
-    until(lambda: get(namespace, "pods")["items"])
+    until(lambda: any(map(has_no_machine, get(namespace, "pods")["items"])))
     requests = counted(monkeypatch)
     assert "PyTorchJob" in kitctl("status", "run", f"--namespace={namespace}")
-    assert sorted(requests) == ["GET ConfigMap", "GET Pod", "GET PyTorchJob.kubeflow.org"]
+    assert sorted(requests) == ["GET ConfigMap", "GET Event", "GET Pod", "GET PyTorchJob.kubeflow.org"]
+
+
+def has_no_machine(pod: Object) -> bool:
+    """Whether the scheduler has said that there is none for it."""
+    return any(
+        one["type"] == "PodScheduled" and one["status"] == "False" for one in pod["status"].get("conditions", [])
+    )
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
