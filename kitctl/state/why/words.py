@@ -13,6 +13,7 @@ _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)(?:, in [^
 _LIBRARIES: Final = re.compile(
     r'^ *File "(?:[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|<frozen ).*$', re.MULTILINE
 )
+_OURS: Final = re.compile(r"/kittrain/|^kittrain/")  # in the path of a frame
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
 _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
@@ -37,8 +38,13 @@ def first_of_group(failure: Termination) -> Termination:
 
 
 def origin(failure: Termination) -> str:
-    """The first error of a chain that the script made itself, by ``raise ... from error``; empty without one."""
+    """The first error of a chain that the script made itself, by ``raise ... from error``; empty without one.
+
+    What the trainer raises in this way says all that there is to say.
+    """
     first, caused, rest = failure.traceback.partition(_CAUSED)
+    if _OURS.search(rest.rpartition('\n  File "')[2].partition("\n")[0]):
+        return ""
     lines = first.rstrip().split("\n")
     last = max((at for at, line in enumerate(lines) if line.startswith(" ")), default=-1)
     found = _RAISED.match(lines[last + 1]) if caused and last + 1 < len(lines) else None

@@ -34,6 +34,15 @@ def told(error: str, *lines: str, traceback: str = "") -> tuple[str, str]:
     return found.cause, found.fix
 
 
+def test_what_the_trainer_makes_of_an_error_has_its_own_fix() -> None:
+    error = "SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: '.fence'"
+    chain = CHAIN.format("OSError: [Errno 30] Read-only file system: '.fence'")
+    ours = chain.replace('/job/train.py", line 14', '/opt/kitctl/kittrain/rank/snapshots/folder/archive.py", line 206')
+    cause, fix = told(error, traceback=ours.replace("TrainingError: no data", error))
+    assert cause == f"rank 1: {error}"
+    assert fix.startswith("make that folder writable")
+
+
 def test_the_error_that_another_one_was_raised_from_is_told_first_with_its_fix() -> None:
     missing = CHAIN.format("FileNotFoundError: [Errno 2] No such file or directory: '/data/train.bin'")
     cause, fix = told("TrainingError: no data", traceback=missing)
