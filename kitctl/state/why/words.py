@@ -13,7 +13,6 @@ _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)(?:, in [^
 _LIBRARIES: Final = re.compile(
     r'^ *File "(?:[^"]*/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|<frozen ).*$', re.MULTILINE
 )
-_OURS: Final = re.compile(r"/kittrain/|^kittrain/")  # in the path of a frame
 _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
 _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
@@ -43,7 +42,7 @@ def origin(failure: Termination) -> str:
     What the trainer raises in this way says all that there is to say.
     """
     first, caused, rest = failure.traceback.partition(_CAUSED)
-    if _OURS.search(rest.rpartition('\n  File "')[2].partition("\n")[0]):
+    if "/kittrain/" in rest.rpartition('\n  File "')[2].partition("\n")[0]:
         return ""
     lines = first.rstrip().split("\n")
     last = max((at for at, line in enumerate(lines) if line.startswith(" ")), default=-1)
