@@ -173,7 +173,7 @@ TRAINING: Final = Family(
             seen="Unsupported: Data-dependent branching",
         ),
         Rule(
-            r"(?:Unsupported: |torch\._dynamo\.exc\.)",
+            r"^Unsupported: |torch\._dynamo\.exc\.",
             "",
             "leave that out of what torch.compile compiles (torch.compiler.disable), or fullgraph=True, which makes "
             "it an error",

@@ -119,3 +119,9 @@ def test_of_an_exception_group_its_first_error_is_told_with_its_place() -> None:
     bare = told_of(traceback=GROUP.replace("{0}", "AssertionError"))[0]
     assert bare == 'rank 1: AssertionError: at train.py:11: return {"id": i}["url"]'
     assert told_of(traceback="")[0] == f"rank 1: {outer}"
+
+
+def test_an_error_that_calls_something_unsupported_is_none_of_the_compilers() -> None:
+    compilers = "Unsupported: Attempted to call function marked as skipped"
+    assert "torch.compiler.disable" in told(compilers)[1]
+    assert "torch.compiler.disable" not in told("ValueError: Unsupported: codec av2")[1]
