@@ -28,6 +28,7 @@ from tests.corpus.situations import SITUATIONS
 
 FOLDER: Final = Path(__file__).parent / "recorded"
 REPOSITORY: Final = Path(__file__).parents[2]
+FIRST_SCORES: Final = Path(__file__).parent / "first_scores.md"
 PAGE: Final = REPOSITORY / "docs" / "corpus.md"
 MEASURED: Final = FOLDER / "measured.json"  # what a recorded state does not show, by situation
 LIMIT: Final = 120.0  # seconds; the machine may be busy
@@ -40,6 +41,11 @@ def kitctl(
     """Run a command on a target."""
     command = [sys.executable, "-m", "kitctl", words[0], *where, *words[1:]]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def current_page() -> str:
+    """docs/corpus.md, of what is recorded."""
+    return page([recorded(one) for one in SITUATIONS], FIRST_SCORES.read_text())
 
 
 def make(one: Situation) -> Told:
@@ -195,7 +201,7 @@ def main(names: list[str]) -> None:
             {"said": told.said, "advised": told.advised} if told.phase == REFUSED else {}
         )
     MEASURED.write_text(json.dumps(measured, indent=1) + "\n")
-    PAGE.write_text(page([recorded(one) for one in SITUATIONS]))
+    PAGE.write_text(current_page())
 
 
 def recorded(one: Situation) -> Told:

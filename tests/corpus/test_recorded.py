@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kitctl.state.why.rule import LIMIT
-from tests.corpus.__main__ import PAGE, recorded
-from tests.corpus.judge import REFUSED, page
+from tests.corpus.__main__ import PAGE, current_page, recorded
+from tests.corpus.judge import REFUSED
 from tests.corpus.situation import Situation
 from tests.corpus.situations import SITUATIONS
 
@@ -21,7 +21,7 @@ def test_cause_and_fix_are_right(one: Situation) -> None:
 
 
 def test_the_page_shows_what_the_rules_tell_now() -> None:
-    assert PAGE.read_text() == page([recorded(one) for one in SITUATIONS]), "python -m tests.corpus NAME"
+    assert PAGE.read_text() == current_page(), "python -m tests.corpus NAME"
 
 
 def test_there_are_sixty_situations_and_twenty_healthy_jobs() -> None:
