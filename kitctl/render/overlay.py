@@ -87,6 +87,11 @@ def apply(template: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
+def _says_why(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With its last words as why it has failed, unless the job says where that is."""
+    return {**container, **SAYS_WHY} if SAYS_WHY.keys().isdisjoint(container) else container
+
+
 def _plain(pod: Pod) -> dict[str, Any]:
     """The fields that the plain keys stand for."""
     claims = [
@@ -103,8 +108,8 @@ def _plain(pod: Pod) -> dict[str, Any]:
         "affinity": pod.affinity,
         "topologySpreadConstraints": list(pod.topology_spread),
         "initContainers": [
-            *({**one, **SAYS_WHY, **one} for one in pod.init_containers),
-            *({**one, **SAYS_WHY, **one, "restartPolicy": "Always"} for one in pod.sidecars),
+            *map(_says_why, pod.init_containers),
+            *({**_says_why(one), "restartPolicy": "Always"} for one in pod.sidecars),
         ],
         "resourceClaims": claims,
         "containers": [{"name": names.CONTAINER, **_filled(main)}] if _filled(main) else [],

@@ -13,8 +13,8 @@ _MAPPED: Final = (
     "os.replace() them"
 )
 _SPAWN: Final = "if its own error above speaks of bootstrapping, the script needs: if __name__ == '__main__':"
-ENDS: Final = Family(
-    "Ends of containers and processes",
+PODS: Final = Family(
+    "Ends of pods",
     "Failed",
     (
         Rule(
@@ -26,20 +26,6 @@ ENDS: Final = Family(
             r"(the ranks have ended, and sidecar (\S+)) of \S+ (has not: it is killed \d+ s after them)",
             "{0} {2}",
             "nothing: the job ends then; a sidecar that ends on SIGTERM ends it at once: mend {1} in pod.sidecars",
-        ),
-        Rule(
-            r"OOMKilled\b.*? which the namespace's LimitRange sets",
-            "",
-            "--memory with more, up to the maximum that kubectl describe limitrange shows; or have that raised",
-            seen="OOMKilled (exit code 137, the limit is 256Mi, which the namespace's LimitRange sets)",
-        ),
-        Rule(
-            r"OOMKilled|killed by SIGKILL: out of memory|\bMemoryError\b|Cannot allocate memory|not enough memory"
-            r"|can't allocate memory",
-            "",
-            f"raise resources.limits.memory, or {_LESS}",
-            local=f"{_LESS}, or fewer ranks: they share this machine's memory",
-            seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
         ),
         Rule(
             r"^\s*DeadlineExceeded\W+(ran longer than \S+)",
@@ -54,7 +40,41 @@ ENDS: Final = Family(
             seen="DeadlineExceeded: Job was active longer than specified deadline",
         ),
         Rule(
-            r"File too large|SIGXFSZ",
+            r"^\s*(?:node \d+: )?Evicted: .*?memory",
+            "",
+            f"--memory, which sets request and limit, or {_LESS}",
+            seen="Evicted: The node was low on resource: memory",
+        ),
+        Rule(
+            r"^\s*(?:node \d+: )?Evicted: .*?(?:ephemeral|disk)",
+            "",
+            "write less to the pod's own disk, or to a volume: --volume",
+            seen="Evicted: The node was low on resource: ephemeral-storage",
+        ),
+    ),
+    of_ranks=False,
+)
+ENDS: Final = Family(
+    "Ends of containers and processes",
+    "Failed",
+    (
+        Rule(
+            r"OOMKilled\b.*? which the namespace's LimitRange sets",
+            "",
+            "--memory with more, up to the maximum that kubectl describe limitrange shows; or have that raised",
+            seen="OOMKilled (exit code 137, the limit is 256Mi, which the namespace's LimitRange sets)",
+        ),
+        Rule(
+            r"OOMKilled \(|^OOMKilled$|killed by SIGKILL: out of memory"
+            r"|(?:^|\n|\(|^exit code \d+: )(?:[\w.]+\.)?_?(?:Array)?MemoryError(?::| \(|\n|$)"
+            r"|Cannot allocate memory(?! \w)|DefaultCPUAllocator: (?:not enough|can't allocate) memory",
+            "",
+            f"raise resources.limits.memory, or {_LESS}",
+            local=f"{_LESS}, or fewer ranks: they share this machine's memory",
+            seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
+        ),
+        Rule(
+            r"\[Errno 27\]|File too large(?: \(os error|$|\n)|killed by SIGXFSZ",
             "",
             "raise the limit of a file's size (ulimit -f), or write to a file system that holds larger ones",
             seen="[Errno 27] File too large",
@@ -72,14 +92,14 @@ ENDS: Final = Family(
             seen="killed by SIGXCPU",
         ),
         Rule(
-            r"Too many open files: '(?!/dev/shm|/proc)([^']+)'",
+            r"\[Errno 24\] Too many open files: '(?!/dev/shm|/proc)([^']+)'",
             "",
             "close what the script opens, with open(...) as file; what a data set keeps open for each item adds up; or "
             "raise the limit of open files (ulimit -n)",
             seen="OSError: [Errno 24] Too many open files: 'data/shard-117.bin'",
         ),
         Rule(
-            r"No usable temporary directory",
+            r"No usable temporary directory found in",
             "",
             "free space where temporary files go, mount a volume there, or name another folder: --env TMPDIR=...",
             local="free space where temporary files go, or name another folder: --env TMPDIR=...",
@@ -87,8 +107,8 @@ ENDS: Final = Family(
             means="no file can be written there: the disk is full, or limited",
         ),
         Rule(
-            r"BlockingIOError: \[Errno 11\] Resource temporarily unavailable|can't start new thread"
-            r"|Thread creation failed|pthread_create failed",
+            r"BlockingIOError: \[Errno 11\] Resource temporarily unavailable|can't start new thread(?! \w)"
+            r"|libgomp: Thread creation failed|pthread_create failed",
             "",
             "start fewer processes and threads (data loader workers, OMP_NUM_THREADS), or raise the limit of the pod, "
             "which is the kubelet's podPidsLimit",
@@ -108,18 +128,6 @@ ENDS: Final = Family(
             f"raise resources.limits.memory, or {_LESS}; {_SPAWN}",
             local=f"{_LESS}; {_SPAWN}",
             seen="DataLoader worker was killed by signal: Killed",
-        ),
-        Rule(
-            r"Evicted\b.*?memory",
-            "",
-            f"--memory, which sets request and limit, or {_LESS}",
-            seen="Evicted: The node was low on resource: memory",
-        ),
-        Rule(
-            r"Evicted\b.*?(?:ephemeral|disk)",
-            "",
-            "write less to the pod's own disk, or to a volume: --volume",
-            seen="Evicted: The node was low on resource: ephemeral-storage",
         ),
         Rule(
             r"killed by SIGABRT.*?(?:[Rr]eceived data size doesn't match expected size"
@@ -145,7 +153,7 @@ ENDS: Final = Family(
         ),
         Rule(
             r"DataLoader worker .* Bus error|shared memory\(shm\)"
-            r"|unable to (?:open|mmap|write).*(?:shared memory|/torch_)",
+            r"|unable to (?:open|mmap|write)[^\n]*(?:shared memory object|<?/torch_\d)",
             "",
             _SHARED,
             local="free space in /dev/shm, or use fewer data loader workers",

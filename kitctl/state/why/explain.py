@@ -10,7 +10,7 @@ import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
-from kitctl.state.why.ends import ENDS
+from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import HANGS, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
@@ -25,7 +25,7 @@ from kitctl.state.why.snapshots import SNAPSHOTS
 from kitctl.state.why.starts import STARTS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
-from kitctl.state.why.words import first_of_group, origin, place, said_before, source
+from kitctl.state.why.words import first_of_group, names_no_file, origin, place, said_before, source
 from kitjob.report import Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -33,6 +33,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     IMAGES,
     VOLUMES,
     STARTS,
+    PODS,
     ENDS,
     LOSSES,
     SNAPSHOTS,
@@ -210,25 +211,40 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     where = "" if failure.rank is None or not failure.error else f"rank {failure.rank}{' ' if goes_on else ': '}"
     # The error's own words first: a rank may have printed, and handled, anything before.
     printed = "\n".join(line for line in failure.lines if not line.lower().startswith("warning"))
-    known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local)
+    around = _around(failure.reason) if where else None
+    known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local, around=around)
     if _NO_MESSAGE.match(failure.error):
-        known = _known(f"{failure.error}\n{printed}", local=local) or known
+        known = _known(f"{failure.error}\n{printed}", local=local, around="") or known
     cause = known[0] if known and known[2] else failure.error or failure.reason
     fix = known[1] if known else ""
     if not (known and known[2]) and (inner := origin(failure) or said_before(failure)):
-        first = _known(inner, failure.traceback, local=local)
+        first = _known(inner, failure.traceback, local=local, around="")
         cause, fix = f"{first[0] if first and first[2] else inner} ({cause})", first[1] if first else fix
-    elif cause.endswith(":"):  # an error without a word of its own
+    elif cause.endswith(":") or names_no_file(cause):  # else it has no word of its own
         cause += source(failure.traceback)
     fix = fix or failure.fix or place(failure.traceback or printed)
     return brief(cause if cause.startswith(("rank ", "ranks ")) else f"{where}{cause}"), fix
 
 
-def _known(text: str, traceback: str = "", *, local: bool) -> tuple[str, str, bool] | None:
-    """Cause, fix, and whether the cause is in the table's own words; None for an unknown message."""
+def _around(text: str) -> str | None:
+    """What is said after a rank's error; None if the text is of none."""
+    found = _OF_RANK.match(text)
+    return text[found.end(2) :] if found else None
+
+
+def _known(text: str, traceback: str = "", *, local: bool, around: str | None = None) -> tuple[str, str, bool] | None:
+    """Cause, fix, and whether the cause is in the table's own words; None for an unknown message.
+
+    What a rank says tells of no pod and no machine: causes of these are looked for in what is said ``around`` it.
+    """
+    if around is None and (error := _OF_RANK.match(text)):
+        said, around = error[2], _around(text)
+    else:
+        said = text
     for family in FAMILIES:
+        where = said if family.of_ranks or around is None else around
         for rule in family.rules:
-            if found := rule.matches(text, traceback):
+            if found := rule.matches(where, traceback):
                 return (
                     brief(rule.cause.format(*found.groups()) or text),
                     rule.fixed(found, local=local),

@@ -36,13 +36,13 @@ HANGS: Final = Family(
             seen="rank 0 ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it",
         ),
         Rule(
-            r"^(?:.*?: )?hang: (.*busy \(it used.*)",
+            r"(?:^|\()hang: (.*busy \(it used.*)",
             "{0}",
             "raise policy.hangTimeout, or leave it `auto`, which waits for ranks that work",
             seen="hang: rank 2 (node 1) has been in step 30 for 10 min, busy (it used 0.9 cores)",
         ),
         Rule(
-            r"hang: (.*? for a lock file that no rank of this job holds)",
+            r"(?:^|\()hang: (.*? for a lock file that no rank of this job holds)",
             "{0}",
             "remove the lock file that a killed build has left, `lock` in the extension's folder: in "
             "TORCH_EXTENSIONS_DIR, or ~/.cache/torch_extensions; nothing, if another job builds there",
@@ -50,7 +50,7 @@ HANGS: Final = Family(
             "file that no rank of this job holds",
         ),
         Rule(
-            r"hang: (.*? although all ranks of this job are there: it is told of others)",
+            r"(?:^|\()hang: (.*? although all ranks of this job are there: it is told of others)",
             "{0}",
             "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does",
             seen="hang: ranks 0-1 have been in init_process_group for 900 s, at train.py:2, although all ranks of this "
@@ -70,7 +70,7 @@ HANGS: Final = Family(
             "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout",
         ),
         Rule(
-            r"hang: (.*)",
+            r"(?:^|\()hang: (.*)",
             "{0}",
             "fix the named line: all ranks have to call the same collectives in the same order, with tensors of the "
             "same shape, and none may wait",

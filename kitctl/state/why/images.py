@@ -72,4 +72,5 @@ IMAGES: Final = Family(
         ),
         Rule(r"InvalidImageName", "the image's name is not valid", "--image with a valid one"),
     ),
+    of_ranks=False,
 )

@@ -33,6 +33,15 @@ LOSSES: Final = Family(
             means="the other nodes have asked it in vain; they go on once it is back, or its pod is replaced",
         ),
         Rule(
+            r"(node (\d+) is lost:.*?its machine does not answer)",
+            "{0}",
+            "see that machine (HOST of node {1} in kitctl status): once Kubernetes has noticed, after 40 seconds, "
+            "kitctl why says how its pod is replaced at once",
+            seen="node 0 is lost: its machine does not answer",
+            means="the nodes meet there; the next one has taken its place, and they go on once it is back, or its pod "
+            "is replaced",
+        ),
+        Rule(
             r"PreemptionByScheduler",
             "a pod of higher priority takes the place of one of the job's",
             "nothing: it starts again once there is room; or give it a higher priority: --priority",
@@ -89,4 +98,5 @@ LOSSES: Final = Family(
             means="its connections are up, and the others go on without it",
         ),
     ),
+    of_ranks=False,
 )

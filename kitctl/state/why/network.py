@@ -11,7 +11,7 @@ NETWORK: Final = Family(
     "Starting",
     (
         Rule(
-            r"(\d+) GPUs? requested, but (\d+) visible",
+            r"^\s*(?:node \d+: )?(\d+) GPUs? requested, but (\d+) visible",
             "{0} GPUs are requested, and torch sees {1}",
             "check the image's build of torch, and the node's driver and device plugin; or ask for as many as there "
             "are: gpusPerNode",

@@ -59,11 +59,13 @@ class Family:
         title: of their section in the documentation.
         stage: its chapter there.
         rules: the rows.
+        of_ranks: whether they are of what ranks say, too, and not only of pods, machines and agents.
     """
 
     title: str
     stage: Stage
     rules: Sequence[Rule]
+    of_ranks: bool = True
 
 
 def brief(text: str) -> str:

@@ -121,4 +121,5 @@ SCHEDULING: Final = Family(
             seen="waits in queue research, position 2",
         ),
     ),
+    of_ranks=False,
 )

@@ -41,7 +41,7 @@ SCRIPTS: Final = Family(
             seen="exit code 1: FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
         ),
         Rule(
-            r"Read-only file system",
+            r"Read-only file system(?!s)",
             "",
             "write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
             local="write to another folder, or see how that one is mounted",
@@ -72,7 +72,7 @@ SCRIPTS: Final = Family(
             called=r"os\.environ|<frozen os>|/os\.py",
         ),
         Rule(
-            r"wrong ELF class|invalid ELF header|ELF load command|: file too short",
+            r"wrong ELF class|invalid ELF header|ELF load command|\.so[\w.]*: file too short",
             "",
             "the library was built for another system or processor, or is damaged: install it where the ranks run, by "
             "--requirements or in the image",
@@ -136,14 +136,22 @@ SCRIPTS: Final = Family(
             called=r"multiprocessing/(?:popen_)?forkserver\.py",
         ),
         Rule(
-            r"bootstrapping phase",
+            r"has finished its bootstrapping phase",
             "the script starts processes by spawn, which import it again and would start more",
             "put what it does under: if __name__ == '__main__':",
         ),
         Rule(
-            r"Compressed file ended before|Ran out of input|No data left in file|BadGzipFile|Not a gzipped file"
-            r"|BadZipFile|not a zip file|cannot identify image file|image file is truncated|Truncated File Read"
-            r"|unpack requires a buffer of|ReadError: (?:unexpected end|not a gzip)|Parquet magic bytes not found",
+            r"^(?:[\w.]+\.)?(?:JSON|TOML)DecodeError: ",
+            "",
+            "what that line reads is empty, cut short or in another format: print it, or `head -c 100` of its file; if "
+            "ranks write it, write to another name, and os.replace() it when it is complete",
+            seen="JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
+        ),
+        Rule(
+            r"Compressed file ended before|EOFError: (?:Ran out of input|No data left in file)|BadGzipFile"
+            r"|Not a gzipped file|BadZipFile|not a zip file|cannot identify image file|image file is truncated"
+            r"|Truncated File Read|unpack requires a buffer of"
+            r"|ReadError: (?:unexpected end|not a gzip)|Parquet magic bytes not found",
             "",
             "the file is empty, damaged or not complete: compare its size, and get it again; if ranks write it, write "
             "to another name, and os.replace() it when it is complete",

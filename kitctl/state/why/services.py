@@ -22,16 +22,30 @@ SERVICES: Final = Family(
             seen="We couldn't connect to 'https://huggingface.co' to load the files",
         ),
         Rule(
-            r"429 Client Error|Too Many Requests",
+            r"429 Client Error.*?huggingface\.co",
             "",
             f"all ranks ask at once: {_HUB.partition(';')[0]}; or give a token, which may ask more: --env HF_TOKEN",
             seen="429 Client Error: Too Many Requests for url: https://huggingface.co/api/models/x",
         ),
         Rule(
-            r"gated repo|401 Client Error|403 Client Error|Access to model .* is restricted",
+            r"gated repo|40[13] Client Error.*?huggingface\.co|Access to model .* is restricted",
             "",
             "give the ranks a token that may read it: --env HF_TOKEN, which takes yours; and accept the model's terms",
             seen="You are trying to access a gated repo.",
+        ),
+        Rule(
+            r"\b429 Client Error: |\b429 Too Many Requests\b",
+            "",
+            "all ranks ask at once: let rank 0 ask and share what it gets, ask more seldom, or wait longer before each "
+            "further try",
+            seen="429 Client Error: Too Many Requests for url: https://api.example.com/v1/embed",
+        ),
+        Rule(
+            r"\b40[13] Client Error: ",
+            "",
+            "the server at that address refuses: give the ranks the key or token that it asks for: --env NAME, which "
+            "takes yours",
+            seen="403 Client Error: Forbidden for url: https://data.example.com/train.tar",
         ),
         Rule(
             r"api_key not configured|WANDB_API_KEY",
@@ -40,7 +54,8 @@ SERVICES: Final = Family(
             seen="api_key not configured (no-tty)",
         ),
         Rule(
-            r"Name or service not known|name resolution|No address associated with hostname|Could not resolve host",
+            r"Name or service not known|failure in name resolution|NameResolutionError: "
+            r"|No address associated with hostname|Could not resolve host",
             "",
             "check the host's name; if it is right, the node's DNS, or its proxy: --env HTTPS_PROXY=...",
             seen="[Errno -2] Name or service not known",
@@ -52,7 +67,7 @@ SERVICES: Final = Family(
             seen="[Errno 99] Cannot assign requested address",
         ),
         Rule(
-            r"ProxyError|Cannot connect to proxy|Tunnel connection failed",
+            r"ProxyError\(|ProxyError: |Cannot connect to proxy|Tunnel connection failed",
             "",
             "http_proxy or https_proxy of the ranks names a proxy that does not answer, or refuses: mend it, or except "
             "the host: --env NO_PROXY=...",

@@ -84,4 +84,5 @@ STARTS: Final = Family(
             means="rendered manifests were applied again, and the pods may not look at their job",
         ),
     ),
+    of_ranks=False,
 )

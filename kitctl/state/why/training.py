@@ -11,7 +11,7 @@ TRAINING: Final = Family(
     "Failed",
     (
         Rule(
-            r"the (?:loss is|snapshots are not finite) |NonFiniteLossError",
+            r"the loss is (?:nan|-?inf|not finite)\b|the snapshots are not finite |NonFiniteLossError",
             "",
             "lower the learning rate, clip the gradients, or look at the data of that step; the last finite snapshot "
             "is kept, and policy.onNonFinite: stop ends such a job",
@@ -38,13 +38,14 @@ TRAINING: Final = Family(
             seen="Error(s) in loading state_dict for Net: ...",
         ),
         Rule(
-            r"Unsupported operand 118\b|invalid load key, 'v'|Error while deserializing header: .*?[Tt]oo ?[Ll]arge",
+            r"UnpicklingError: .*?Unsupported operand 118\b|invalid load key, 'v'"
+            r"|Error while deserializing header: .*?[Tt]oo ?[Ll]arge",
             "the checkpoint is none: its file is a pointer of git lfs, or damaged",
             "fetch the file itself, as by git lfs pull in its folder, before it is sent or mounted; `head -c 100` "
             "shows what it is",
         ),
         Rule(
-            r"Unsupported operand 60\b|invalid load key, '<'",
+            r"UnpicklingError: .*?Unsupported operand 60\b|invalid load key, '<'",
             "the checkpoint is none: its file is a page of HTML",
             "its download was answered by a page, perhaps one to log in: get it again, with a token if it needs one",
         ),
@@ -61,7 +62,7 @@ TRAINING: Final = Family(
             seen="PytorchStreamReader failed reading zip archive: ...",
         ),
         Rule(
-            r"metadata is None|metadata read failed|No such file or directory: '[^']*\.metadata'",
+            r"metadata is None; global metadata read failed|No such file or directory: '[^']*/\.metadata'",
             "",
             "that folder holds no whole checkpoint of torch.distributed.checkpoint, whose .metadata is written last: "
             "load the one before",
@@ -80,7 +81,7 @@ TRAINING: Final = Family(
             seen="Expected more than 1 value per channel when training, got input size torch.Size([1, 3])",
         ),
         Rule(
-            r"num_samples should be a positive integer",
+            r"num_samples should be a positive integer value, but got num_samples=0",
             "",
             "the data set is empty: look at its path on the node, and at what the script leaves out of it",
             seen="num_samples should be a positive integer value, but got num_samples=0",
@@ -99,7 +100,7 @@ TRAINING: Final = Family(
             seen="Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
         ),
         Rule(
-            r"maximum supported version|PyTorch installation may be too old",
+            r"Attempted to read a PyTorch file with version|PyTorch installation may be too old",
             "",
             "the file was written by a newer torch: use an image, or requirements, with that one",
             local="the file was written by a newer torch: install that one",
@@ -112,7 +113,7 @@ TRAINING: Final = Family(
             seen="Expected to have finished reduction in the prior iteration",
         ),
         Rule(
-            r"(?:Target|index) -?\d+ is out of (?:bounds|range)",
+            r"\bTarget -?\d+ is out of bounds",
             "",
             "labels have to be below the number of classes, which is the size of the model's last layer",
             seen="IndexError: Target 7 is out of bounds.",
@@ -123,7 +124,7 @@ TRAINING: Final = Family(
             "torch.load(..., map_location='cpu')",
         ),
         Rule(
-            r"DDP expects same model across all ranks|params? .*? in this process with (?:sizes|strides)",
+            r"DDP expects same model across all ranks|params?\[\d+\] in this process with (?:sizes|strides)",
             "",
             "build the same model on all ranks: look for what depends on the rank, its data, or an unseeded draw",
             seen="DDP expects same model across all ranks, but ...",
@@ -140,7 +141,7 @@ TRAINING: Final = Family(
             seen="Trying to backward through the graph a second time",
         ),
         Rule(
-            r"unexpected pos \d+ vs \d+|PytorchStreamWriter failed",
+            r"enforce fail at .*?unexpected pos \d+ vs \d+|PytorchStreamWriter failed",
             "the checkpoint could not be written to its end: the disk or the quota is full, or its folder is gone",
             "free space there, or save to a larger volume: df -h on the node shows what is left",
         ),
@@ -166,7 +167,7 @@ TRAINING: Final = Family(
             seen="aten.mm.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor",
         ),
         Rule(
-            r"Data-dependent branching",
+            r"^Unsupported: Data-dependent branching|torch\._dynamo\.exc\..*?Data-dependent branching",
             "",
             "write torch.where() or torch.cond() instead of the `if` on a tensor, or leave out fullgraph=True, which "
             "lets torch.compile go on behind it",
@@ -180,7 +181,7 @@ TRAINING: Final = Family(
             seen="Unsupported: Attempted to call function marked as skipped",
         ),
         Rule(
-            r"No supported gpu backend found|MPS available but|fp16 mixed precision requires a GPU",
+            r"No supported gpu backend found|MPS available but|fp16 mixed precision requires a GPU\b",
             "",
             "no GPU is there: give each node some (--gpus-per-node N), or let the script choose: accelerator='auto', "
             "mixed precision bf16",
@@ -245,7 +246,9 @@ TRAINING: Final = Family(
             seen="RuntimeError: It looks like your LightningModule has parameters that were not used in ...",
         ),
         Rule(
-            r"not supported between instances of '(?:float|int)' and 'str'",
+            # Not those that sort a list make, of numbers and texts.
+            r"'(?:<=|>=|>)' not supported between instances of '(?:float|int)' and 'str'"
+            r"|'<' not supported between instances of 'float' and 'str'",
             "",
             "a number was read as text: YAML takes 1e-4 for text and 1.0e-4 for a number; or float(...)",
             seen="TypeError: '<=' not supported between instances of 'float' and 'str'",

@@ -48,4 +48,5 @@ VOLUMES: Final = Family(
             seen="CreateContainerConfigError: ...",
         ),
     ),
+    of_ranks=False,
 )

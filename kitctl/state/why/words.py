@@ -18,6 +18,10 @@ _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
     r"|RuntimeError: DataLoader worker .*exited unexpectedly"
 )
+_NAMES_NO_FILE: Final = re.compile(
+    r"(?:[\w.]+\.)?(?:(?:JSON|TOML|Unicode)DecodeError|EmptyDataError|BadZipFile"
+    r"|EOFError: (?:Ran out of input|No data left in file|Compressed file ended before))\b"
+)
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
 _MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them
 _ERROR: Final = re.compile(r"(?:\S+: )?(?:error|fatal)\b|[\w.]+(?:Error|Exception)(?:: |$)", re.IGNORECASE)
@@ -54,6 +58,11 @@ def said_before(failure: Termination) -> str:
     """What a process of the script said, whose end is all that the error tells; empty if it said no error."""
     errors = [line.strip() for line in failure.lines if _ERROR.match(line.strip()) and failure.error not in line]
     return errors[-1] if errors and _OF_A_PROCESS.match(failure.error) else ""
+
+
+def names_no_file(error: str) -> bool:
+    """Whether an error is of what was read, and does not say where that was: the line of the script shows it."""
+    return bool(_NAMES_NO_FILE.match(error))
 
 
 def source(traceback: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kittrain.outcome.causes import CAUSES, UNKNOWN, Kind, cause_of
+from tests.strangers import STRANGERS
 
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, "
@@ -171,3 +172,8 @@ def test_an_error_of_the_documentation_leads_to_its_row() -> None:
         error, *lines = row.seen.split("\n")
         assert not row.seen or row.called or cause_of(error, lines).pattern == row.pattern
     assert {row.kind for row in CAUSES if not row.seen} == {"peer"}
+
+
+@pytest.mark.parametrize("error", [error for error in STRANGERS if not error.startswith("FileNotFoundError: ")])
+def test_an_error_of_a_scripts_own_is_none_of_torchs(error: str) -> None:
+    assert cause_of(error) is UNKNOWN

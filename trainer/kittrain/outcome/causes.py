@@ -187,7 +187,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
     ),
     Cause(
-        r"DataLoader worker .* Bus error|shared memory\(shm\)|unable to (open|mmap|write).*(shared memory|/torch_)",
+        r"DataLoader worker .* Bus error|shared memory\(shm\)"
+        r"|unable to (open|mmap|write)[^\n]*(shared memory object|<?/torch_\d)",
         fix=_SHARED,
         seen="RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.",
     ),
@@ -197,7 +198,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="killed by SIGBUS at train.py:7: mapped memory is not there: its file was truncated, or ...",
     ),
     Cause(
-        r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory|not enough memory",
+        r"^killed by SIGKILL.*out of memory|^MemoryError\b|Cannot allocate memory(?! \w)"
+        r"|DefaultCPUAllocator: (not enough|can't allocate) memory",
         fix=_MEMORY,
         seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
     ),
@@ -214,7 +216,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="RuntimeError: CUDA error: device-side assert triggered",
     ),
     Cause(
-        r"uncorrectable ECC|ECC error|\bXid\b|fallen off the bus|GPU is lost",
+        r"uncorrectable ECC|CUDA error: .*ECC error|NVRM: Xid|fallen off the bus|GPU is lost",
         fix=_GPU,
         seen="RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
@@ -241,7 +243,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     # Disks, files, ports.
     Cause(
-        r"No space left on device|Disk quota exceeded|\bENOSPC\b|\bEDQUOT\b",
+        r"(No space left on device|Disk quota exceeded)(?! \w)|\bENOSPC\b|\bEDQUOT\b",
         fix="free space at the path in the message, or use a larger volume; snapshots.keep limits how many are kept",
         seen="OSError: [Errno 28] No space left on device",
     ),
@@ -265,18 +267,18 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="OwnFolderError: snapshots.storage: perNode keeps copies of the snapshots of kittrain.Training alone",
     ),
     Cause(
-        r"Read-only file system",
+        r"Read-only file system(?!s)",
         fix="write to the snapshot folder or to /tmp, or set security.readOnlyRoot: false",
         seen="OSError: [Errno 30] Read-only file system: 'runs'",
     ),
     Cause(
-        r"can't start new thread|pthread_create failed|fork: (?:retry: )?Resource temporarily unavailable",
+        r"can't start new thread(?! \w)|pthread_create failed|fork: (?:retry: )?Resource temporarily unavailable",
         fix="the limit of processes and threads is reached: fewer data loader workers, OMP_NUM_THREADS=1, or a higher "
         "limit (ulimit -u; of pods podPidsLimit of their kubelet)",
         seen="RuntimeError: can't start new thread",
     ),
     Cause(
-        r"Too many open files|received \d+ items of ancdata",
+        r"\[Errno 24\]|Too many open files(?!: | \w)|received \d+ items of ancdata",
         fix="torch.multiprocessing.set_sharing_strategy('file_system'), fewer data loader workers, or a higher limit "
         "of open files (ulimit -n)",
         seen="OSError: [Errno 24] Too many open files",
@@ -293,7 +295,7 @@ CAUSES: Final[tuple[Cause, ...]] = (
     # Each round chooses a new port for the ranks' store: another process took this one first.
     Cause(r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE", "peer"),
     Cause(
-        r"Address already in use|\bEADDRINUSE\b",
+        r"Address already in use(?! \w)|\bEADDRINUSE\b",
         fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports",
         seen="OSError: [Errno 98] Address already in use",
     ),

@@ -125,3 +125,16 @@ def test_an_error_that_calls_something_unsupported_is_none_of_the_compilers() ->
     compilers = "Unsupported: Attempted to call function marked as skipped"
     assert "torch.compiler.disable" in told(compilers)[1]
     assert "torch.compiler.disable" not in told("ValueError: Unsupported: codec av2")[1]
+
+
+def test_an_error_of_what_was_read_that_names_no_file_has_the_line_that_reads_it() -> None:
+    error = "JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    header = "Traceback (most recent call last):\n"
+    read = f'{header}  File "/job/train.py", line 3, in <module>\n    c = json.load(open(name))\n'
+    library = '  File "/usr/lib/python3.11/json/decoder.py", line 355, in raw_decode\n    raise error\n'
+    cause, fix = told(error, traceback=read + library + error)
+    assert cause == f"rank 1: {error} at train.py:3: c = json.load(open(name))"
+    assert "head -c 100" in fix
+    assert told(error) == (f"rank 1: {error}", fix)
+    named = "ValueError: cfg.json is not valid: Expecting value"
+    assert told(named, traceback=read + named)[0] == f"rank 1: {named}"

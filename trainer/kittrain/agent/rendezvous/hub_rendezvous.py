@@ -324,7 +324,7 @@ class HubRendezvous(Rendezvous):
         self.lost = True
         self._last.closed = not isinstance(error, ConnectionSilent)
         self._own.move("")
-        return RendezvousConnectionError(f"node {self._last.hub_node} is gone: {error}")
+        return RendezvousConnectionError(f"node {self._last.hub_node} is lost: {error}")
 
     def _handle(self, message: Message) -> None:
         match message:
