@@ -61,6 +61,21 @@ def test_a_spare_takes_the_ranks_of_node_0(tmp_path: Path) -> None:
         assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
 
 
+def test_the_others_tell_that_node_0_is_lost(tmp_path: Path) -> None:
+    with Nodes(tmp_path, STEPS, PET_MAX_RESTARTS="0") as nodes:
+        nodes.start(0, 1)
+        nodes.until(1, "world of 2")
+        nodes.until_true(lambda: bool(nodes.report()["nodes"]), "report")
+        nodes.kill(0)
+        nodes.until_true(lambda: bool(nodes.report()["forming"]), "report of the loss")
+        assert nodes.report()["ended_by"] == "node 0 is lost: the connection was closed"
+        nodes.start(0)
+        nodes.until(0, "world of 2", times=2)
+        nodes.until_true(lambda: not nodes.report()["forming"], "report of the next round")
+        nodes.finish()
+        assert [nodes.wait(index) for index in range(2)] == [0, 0]
+
+
 @pytest.mark.parametrize("drained", [0, 1])
 def test_a_drained_node_costs_one_round_whether_the_others_meet_at_it_or_not(tmp_path: Path, drained: int) -> None:
     with Nodes(tmp_path, STEPS, nodes="2", KIT_SPARES="1", PET_MAX_RESTARTS="0") as nodes:

@@ -124,6 +124,7 @@ def test_without_a_volume_a_tail_of_few_bytes_is_kept_over_restarts_of_the_agent
     lines = [*timeline.lines(tail.encode())]
     assert len([line for line in lines if isinstance(line, Writer)]) == 3
     assert sum(line.steps for line in lines if isinstance(line, Row)) == 1500
+    assert found.tail(tail) == tail  # it has published these lines itself
     other = History(NodeEnv(run_id="other"), pytest.fail)
     other.open(NodeEnv(run_id="other"))
     other.tail(tail)

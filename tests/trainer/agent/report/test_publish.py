@@ -152,6 +152,25 @@ def test_forming_is_reported_until_the_next_round(tmp_path: Path) -> None:
     del store
 
 
+def test_the_next_node_tells_that_a_round_has_ended_if_the_leader_does_not(tmp_path: Path) -> None:
+    leader, second = reporter(tmp_path, 0), reporter(tmp_path, 1)
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader, second])
+    (tmp_path / "progress-0.json").write_text('{"step": 5}')
+    leader.stop()
+    second.round_ended("rank 2 failed (it lost its peers)", failed=True)  # as it notices first
+    second.round_ended("node 0 is lost: its machine does not answer", failed=True)
+    told = until(tmp_path, "forming", expected=True)
+    assert (told["ended_by"], told["progress"]["step"]) == ("node 0 is lost: its machine does not answer", 5)
+    newcomer = reporter(tmp_path, 0)
+    meet(port, "b", [newcomer, second])
+    assert not until(tmp_path, "forming", expected=False)["ended_by"]
+    newcomer.stop()
+    second.stop()
+    del store
+
+
 class SteppedRanks:
     """Ranks that have taken one step."""
 

@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -147,10 +147,21 @@ class History:
         return not self._tail
 
     def tail(self, former: str = "") -> str:
-        """The history of a run without a volume, in few bytes: of this agent, and ``former`` lines of others."""
-        before, found = _lines_of(self._node.run_id, former), self._lines.take()
-        self._tail = thin([*before, *self._tail, *found], timeline.TAIL_BYTES)
+        """The history of a run without a volume, in few bytes: of this agent, and ``former`` lines of others.
+
+        What was published ``former`` may have lines of this one, too.
+        """
+        others = [line for own, line in self._by_writer(_lines_of(self._node.run_id, former)) if not own]
+        before = [line for own, line in self._by_writer(self._tail) if own or not others]
+        self._tail = thin([*others, *before, *self._lines.take()], timeline.TAIL_BYTES)
         return f"{_run_line(self._node.run_id)}\n{timeline.content(self._tail).decode()}"
+
+    def _by_writer(self, found: Iterable[Line]) -> Iterator[tuple[bool, Line]]:
+        """Lines of a tail, and whether they are this agent's."""
+        own = False
+        for line in found:
+            own = line.id == self._name if isinstance(line, Writer) else own
+            yield own, line
 
     def end(self, outcome: str, cause: str) -> None:
         """The agent ends now. Only its first end counts: what is reported before its process exits has it, too."""

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -19,6 +18,7 @@ from kitjob.report import CopiesReport, MirrorReport, NodeAssignment, PastFailur
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.departures import Departures, departure
+from kittrain.agent.report.deputy import GROUP_RANKS, Deputy, moment
 from kittrain.agent.report.failure_log import FailureLog
 from kittrain.agent.report.history import History
 from kittrain.agent.report.observed import Ranks, Store
@@ -95,6 +95,8 @@ class Reporter:
         self._mirror, self._copies = mirror, copies
         self.history = history or History(node, self._log)
         self._sink = sink
+        self._deputy = Deputy(node.run_id, sink, self._tail_after) if sink else None
+        self._stands_in = False  # whether this node tells that a round has ended, if the leader does not
         self._progress_file = progress_file
         self._ranks = (0, -1)
         self.departures = Departures()  # of the last round
@@ -166,7 +168,9 @@ class Reporter:
             self._failures.merge(typed.decode(PastFailure, one) for node in nodes for one in node["failures"])
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
-        self._failed, self._leads = False, group_rank == 0
+        self._failed, self._leads, self._stands_in = False, group_rank == 0, group_rank in GROUP_RANKS
+        if self._deputy:
+            self._deputy.end()
         if self._mirror:
             self._mirror.lead(leads=self._leads)
         if self._copies:
@@ -256,6 +260,8 @@ class Reporter:
             first = self._report.ended_by or (cause if failed else "")  # what follows from it is told no more
             self._report = replace(self._report, forming=True, ended_by=first)
             self._changed.set()
+        elif failed and self._stands_in and self._deputy:
+            self._deputy.begin(cause)
 
     def ended(self, ending: Ending) -> None:
         """Report how the node ends. A round that was given up as it formed is no restart."""
@@ -349,6 +355,8 @@ class Reporter:
         """Write the last report, for at most FINAL_REPORT_TIMEOUT seconds, and stop."""
         self._stopping = True
         self._changed.set()
+        if self._deputy:
+            self._deputy.end()
         if self._thread:
             self._thread.join(FINAL_REPORT_TIMEOUT)
 
@@ -377,16 +385,15 @@ class Reporter:
             self._remember(sink)
         if not self.history.has_volume:
             with suppress(OSError):  # the former leader's lines are missing then
-                self.history.tail(sink.tail())
+                self._tail_after(sink.tail())
         last = False
         while not last:
             self._changed.wait(sink.interval)
             self._changed.clear()
             last, report = self._stopping, self._report
             if report:
-                now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
                 known = self._after_the_end(self._former) if self._former else self._during(report)
-                self._put(sink, replace(report, updated=now, **known))
+                self._put(sink, replace(report, updated=moment(), **known))
 
     def _after_the_end(self, former: Report) -> dict[str, Any]:
         """What changes once training has ended; all else is as the former leader has told it last."""
@@ -431,12 +438,15 @@ class Reporter:
 
     def _put(self, sink: Sink, report: Report) -> None:
         try:
-            sink.put(report, "" if self.history.has_volume else self.history.tail())
+            sink.put(report, self._tail_after(""))
         except OSError as error:  # a full disk or an unreachable server: the next report may succeed
             reason = str(error)
             if reason not in self._warned:
                 self._warned.add(reason)
                 self._log(f"warning: cannot write the status report: {reason}")
+
+    def _tail_after(self, former: str) -> str:
+        return "" if self.history.has_volume else self.history.tail(former)
 
     def _log(self, text: str) -> None:
         log(self._node.node_index, text)
