@@ -33,6 +33,7 @@ NO_MODULE: Final = re.compile(r"No module named '?(kittrain|kitjob)")
 NO_BUILD: Final = "no match for platform"  # containerd's words, while it pulls
 OTHER_PROCESSOR_FIX: Final = "choose one for both, or set nodeSelector"
 
+PULL_ERRORS: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 # Waiting reasons that do not resolve by themselves, and what to do.
 FIXES: Final = {
     "ErrImagePull": "check the image's name, and the cluster's right to pull it",
@@ -110,6 +111,12 @@ def is_out_of_reach(pod: Object) -> bool:
     ]
     gated = (pod.get("spec") or {}).get("readinessGates")
     return ready == "False" and not gated and all(one.get("ready") for one in containers)
+
+
+def pull_error(pod: Object) -> str:
+    """What is said last of the image of one of its containers, if it cannot be pulled; empty if it can."""
+    states = (one.get("state", {}).get("waiting") or {} for one in pod["status"].get("containerStatuses") or [])
+    return next((format_condition(one) for one in states if one.get("reason") in PULL_ERRORS), "")
 
 
 def is_unbound(pod: Object) -> bool:

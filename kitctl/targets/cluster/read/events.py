@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -10,13 +11,14 @@ from kitctl.base.errors import Forbidden
 from kitctl.kinds import of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read import job_facts
+from kitctl.targets.cluster.read import conditions, job_facts
 from kitctl.targets.cluster.read.conditions import format_condition, is_unbound, time_of
 
 OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
 PAST: Final = "FailedScheduling"  # of a pod that has its machine by now
 STARTS: Final = ("Scheduled", "Started")  # of a pod, and of its container
 PREEMPTED: Final = "involvedObject.kind=Pod,reason=Preempted"
+NO_IMAGE: Final = re.compile(r"pull.*(?:: not found|manifest unknown)", re.DOTALL)
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
 
@@ -53,12 +55,24 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
         if unbound := next(filter(is_unbound, pods), None):
             found[unbound["metadata"]["name"]] = _of_claims(api, unbound)
         found |= _preempted(api, [pod for pod in pods if _has_no_machine(pod)])
+        found |= _missing_images(api, [pod for pod in pods if conditions.pull_error(pod)][:MAX_STUCK])
         for pod in creating:
             about = f"involvedObject.uid={pod['metadata']['uid']}"
             warnings = _warnings(api, pod["metadata"]["namespace"], about)
             others = (one for one in warnings if one.get("reason") not in {*OF_CONTAINERS, PAST})
             if latest := max(others, key=time_of, default=None):
                 found[pod["metadata"]["name"]] = format_condition(latest)
+    return found
+
+
+def _missing_images(api: Api, pods: Sequence[Object]) -> dict[str, str]:
+    """By name, that a registry has no such image: where it, or another of its addresses, says something else later."""
+    found = {}
+    for pod in pods:
+        said = _warnings(api, pod["metadata"]["namespace"], f"involvedObject.uid={pod['metadata']['uid']}")
+        missing = (one["message"] for one in sorted(said, key=time_of) if NO_IMAGE.search(one.get("message", "")))
+        if (first := next(missing, "")) and not NO_IMAGE.search(conditions.pull_error(pod)):
+            found[pod["metadata"]["name"]] = f"ErrImagePull: {first}"
     return found
 
 

@@ -265,9 +265,9 @@ def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, s
 
 
 def _note(pod: Object, state: Object, now: float, stuck: Mapping[str, str]) -> str:
-    """Why a pod is not running: as its status says it, and more where that only says that claims have no volume."""
+    """Why a pod is not running: as its status says it, or what explains that, of a claim or of an image."""
     reason, more = conditions.pod_reason(pod, state, now), stuck.get(pod["metadata"]["name"], "")
-    if conditions.is_unbound(pod):
+    if conditions.is_unbound(pod) or conditions.pull_error(pod):
         return reason and (more or reason)
     if reason and more:  # a pod without a machine, whose place another one has taken
         return f"{more}; {reason}"

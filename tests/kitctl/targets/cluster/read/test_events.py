@@ -45,3 +45,18 @@ def test_a_pod_whose_place_another_one_has_taken_says_so_while_it_waits(server: 
     assert asked.query["fieldSelector"] == "involvedObject.kind=Pod,reason=Preempted"
     placed = {**pod, "status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}
     assert stuck_pods(kit.target().api, [placed]) == {}
+
+
+def test_an_image_that_is_missing_is_told_although_another_address_refuses_later(server: ApiServer, kit: Kit) -> None:
+    pull = 'Failed to pull image "r/x:1": failed to resolve reference "r/x:1": '
+    for name, why, time in (("b", "403 Forbidden", "11"), ("a", "r/x:1: not found", "10"), ("c", "401", "12")):
+        server.put("events", name, reason="Failed", message=pull + why, lastTimestamp=f"2026-01-01T00:00:{time}Z")
+    waiting = {"reason": "ImagePullBackOff", "message": f"Back-off pulling image: ErrImagePull: {pull}403 Forbidden"}
+    pod = {
+        "metadata": {"name": "x-0", "namespace": "default", "uid": "7"},
+        "spec": {},
+        "status": {"containerStatuses": [{"name": "trainer", "state": {"waiting": waiting}}]},
+    }
+    assert stuck_pods(kit.target().api, [pod]) == {"x-0": f"ErrImagePull: {pull}r/x:1: not found"}
+    waiting["message"] = f"{pull}r/x:1: not found"
+    assert stuck_pods(kit.target().api, [pod]) == {}, "its status says so itself"
