@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+
+import pytest
 
 from kitjob import timeline
 from kitjob.timeline import Event, Line, Row, Writer
@@ -14,6 +21,8 @@ from kittrain.agent.report.history_file import HistoryFile, former
 from kittrain.helper import history
 
 LIMIT = 1 << 14
+CALLS = {"open", "os.rename", "os.remove"}  # Python's audit events before the calls that change files
+REWRITE = 3  # calls that a rewrite makes at least
 ENDLESS = """
 import sys
 from pathlib import Path
@@ -61,6 +70,62 @@ def test_no_kill_tears_the_history(tmp_path: Path) -> None:
         elif isinstance(line, Row):
             assert (line.time - line.seconds, line.step) == (covered, line.time)
             covered = line.time
+
+
+def grow(folder: Path) -> None:
+    """Fill a file of a former agent, and one of this, until the next line makes it shorter."""
+    for number in (1, 2):
+        file = HistoryFile(folder / f"{number:013}-1.jsonl", LIMIT)
+        file.append(timeline.content([Writer(node=0, id=str(number), time=0.0)]))
+    while (folder / "0000000000002-1.jsonl").stat().st_size < LIMIT // 2 - 100:
+        rows = len(read(folder)) - 2
+        file.append(timeline.content([Row(time=float(rows + 1), seconds=1.0, round=1, step=rows + 1, steps=1)]))
+
+
+def shorten(folder: Path) -> None:
+    """Append what the file has no room for."""
+    HistoryFile(folder / "0000000000002-1.jsonl", LIMIT).append(b"\n" * 100)
+
+
+def join(folder: Path) -> None:
+    """Begin as the next agent, for which the files of those before are too large."""
+    for number in range(3, 8):
+        (folder / f"{number:013}-1.jsonl").write_bytes(timeline.content([Writer(node=0, id=str(number), time=0.0)]))
+    HistoryFile(folder / "0000000000009-1.jsonl", LIMIT)
+
+
+def killed_at(call: int, act: Callable[[Path], None], folder: Path) -> bool:
+    """Let a process act, and kill it before a system call on a file of this folder; returns whether it came so far."""
+    if (child := os.fork()) == 0:
+        calls = count()
+
+        def kill(event: str, args: tuple[object, ...]) -> None:
+            if event in CALLS and str(folder) in str(args) and next(calls) == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(kill)
+        act(folder)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("act", [shorten, join])
+def test_a_kill_before_any_system_call_of_a_rewrite_loses_nothing(tmp_path: Path, act: Callable[[Path], None]) -> None:
+    grow(tmp_path / "whole")
+    whole = sum(line.seconds for line in read(tmp_path / "whole") if isinstance(line, Row))
+    for call in count():
+        folder = tmp_path / f"{call}"
+        shutil.copytree(tmp_path / "whole", folder)
+        was_killed = killed_at(call, act, folder)
+        HistoryFile(folder / "0000000000010-1.jsonl", 16 * LIMIT).append(b"")
+        found = {path.name: [*timeline.lines(path.read_bytes())] for path in former(folder)}
+        most = max(sum(line.seconds for line in lines if isinstance(line, Row)) for lines in found.values())
+        assert most >= whole, f"killed before call {call}"  # a line may be there twice, as readers expect
+        assert all(text.startswith(b"{") for path in former(folder) for text in path.read_bytes().split())
+        assert not [*folder.glob(".*")], "no draft stays"
+        if not was_killed:
+            break
+    assert call > REWRITE
 
 
 def test_a_full_file_becomes_shorter_and_goes_on(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class HistoryFile:
         self._path = path
         self._limit = limit // 2
         path.parent.mkdir(parents=True, exist_ok=True)
+        for draft in path.parent.glob(f".[0-9]*{SUFFIX}.*"):  # of an agent that was killed as it wrote one
+            draft.unlink(missing_ok=True)
         _join([one for one in former(path.parent) if one != path], self._limit)
         path.touch()
         self._torn = False
