@@ -166,6 +166,7 @@ FRAMEWORKS_NAMES: Final = {
     "lightning_position.py": {
         *("_batches_that_stepped", "_combined_loader", "_data_fetcher", "_restarting", "_resuming_from_checkpoint"),
     },
+    "stacks.py": {"_connect", "_http_backoff_base", "_sleep_backoff"},  # frames of httpcore, the hub's client, urllib3
     "trackers.py": {"_get_next_version"},
 }
 OTHERS: Final = sorted(path for path in PACKAGE.parent.rglob("*.py") if PACKAGE not in path.parents)

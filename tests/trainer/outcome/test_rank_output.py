@@ -10,6 +10,7 @@ from kittrain.outcome.rank_output import (
     LINES,
     OTHER_GROUP,
     WIDTH,
+    child_error,
     clean,
     excerpt,
     handled_error,
@@ -18,6 +19,7 @@ from kittrain.outcome.rank_output import (
     last_line,
     not_finite_loss,
     other_group,
+    repeated_error,
     thread_error,
     without_traceback,
 )
@@ -106,6 +108,20 @@ def test_what_a_rank_complains_of_is_the_last_line_that_tells_of_a_failure() -> 
     assert last_error(["Retrying in 4 s [3/5]", "waiting for h"]) == "waiting for h"
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["HEAD x failed; retrying in 1 s", "HEAD x failed; retrying in 30.5 s"], "HEAD x failed; retrying in 30.5 s"),
+        (["HEAD x failed; retrying in 1 s", "the vocabulary is built"], ""),
+        (["HEAD x failed; retrying in 1 s"], ""),
+        (["step 1", "step 2"], ""),
+        ([], ""),
+    ],
+)
+def test_what_a_rank_complains_of_again_and_again_is_one_line_but_for_numbers(lines: list[str], told: str) -> None:
+    assert repeated_error(lines) == told
+
+
 def test_an_error_that_a_rank_has_printed_and_handled_is_the_last_one_of_its_tracebacks() -> None:
     header, frames = "Traceback (most recent call last):", ['  File "a.py", line 1', "    load()"]
     first = [header, *frames, "OSError: [Errno 111] Connection refused"]
@@ -143,3 +159,25 @@ def test_a_group_that_is_not_the_jobs_is_known_by_the_note_about_it() -> None:
     why = "world_size 4 is not this process's WORLD_SIZE, which is 2"
     assert other_group(["step 1", f"note: {OTHER_GROUP}{why}", "waiting"]) == why
     assert other_group(["step 1", "waiting"]) == ""
+
+
+BOOTSTRAP = """Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 140, in _check_not_importing_main
+    raise RuntimeError(...)
+RuntimeError:
+        An attempt has been made to start a new process before the
+        current process has finished its bootstrapping phase.
+
+        This probably means that you are not using fork to start your
+        child processes
+step 3"""
+
+
+def test_the_own_error_of_a_process_of_the_script_is_found_with_its_words() -> None:
+    lost = "RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly"
+    found = child_error(lost, BOOTSTRAP.splitlines())
+    assert found.startswith("RuntimeError: An attempt has been made to start a new process before the current process")
+    assert "has finished its bootstrapping phase" in found
+    assert child_error("ValueError: no", BOOTSTRAP.splitlines()) == ""
+    assert child_error(lost, ["step 3"]) == ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Final
 
 LINES: Final = 10  # that are reported of a rank
@@ -24,11 +25,15 @@ _COMPLAINT: Final = re.compile(
     re.IGNORECASE,
 )
 _WAITS: Final = re.compile(r"\b(?:retry(?:ing)?|waiting for)\b", re.IGNORECASE)  # says less than what it waits for
+_NUMBER: Final = re.compile(r"[\d.]+")
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
 _THREAD_ENDED: Final = re.compile(r"Exception in thread .+:$")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
-_ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |$)")  # a traceback's first unindented line, which is its error
+_ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")  # a traceback's first unindented line, which is its error
+_OF_A_CHILD: Final = re.compile(
+    r"RuntimeError: DataLoader worker .*exited unexpectedly|(?:[\w.]+\.)?(?:BrokenProcessPool|ProcessExitedException): "
+)
 _LOSS: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:\d|nan\b|inf\b)", re.IGNORECASE)
 _NOT_FINITE: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
@@ -90,6 +95,13 @@ def last_error(lines: Sequence[str]) -> str:
     return next(found, "")
 
 
+def repeated_error(lines: Sequence[str]) -> str:
+    """What a rank complains of last, if it has done so before, but for numbers: it tries something again and again."""
+    said = last_error(lines)
+    same = [text for text in lines if _same(text) == _same(said)]
+    return said if len(same) > 1 else ""
+
+
 def thread_error(lines: Sequence[str]) -> str:
     """The error that has ended a thread of the script, which nobody prints again; empty if none did."""
     texts = [clean(line) for line in lines]
@@ -107,8 +119,19 @@ def handled_error(lines: Sequence[str]) -> str:
         before, header, _ = texts[at].partition(HEADER)  # torch puts a rank's number before each line
         if header:
             rest = (line.removeprefix(before) for line in texts[at + 1 :])
-            return next((line[:WIDTH] for line in rest if _ENDS.match(line)), "")
+            return next((_whole(line, rest)[:WIDTH] for line in rest if _ENDS.match(line)), "")
     return ""
+
+
+def _whole(line: str, rest: Iterator[str]) -> str:
+    """An error's first line; if that has no words, with the indented ones below it."""
+    more = takewhile(lambda text: text.startswith(" ") or not text, rest) if line.endswith((":", ": ")) else ()
+    return " ".join([line.rstrip(), *" ".join(more).split()])
+
+
+def child_error(error: str, lines: Sequence[str]) -> str:
+    """The own error of a process of the script, if the rank's is only that it has ended; empty if it printed none."""
+    return handled_error(lines) if _OF_A_CHILD.match(error) else ""
 
 
 def other_group(lines: Sequence[str]) -> str:
@@ -139,6 +162,10 @@ def innermost_error(error: str, traceback: str) -> str:
         return error
     where = _WHERE.search(error)
     return f"{inner} ({where[1]})" if where else inner
+
+
+def _same(line: str) -> str:
+    return _NUMBER.sub("", clean(line).strip()[:WIDTH])
 
 
 def _fatal(texts: list[str], at: int) -> list[str]:

@@ -45,6 +45,14 @@ def test_each_rank_tells_its_line_its_threads_and_its_phase(start_rank: StartRan
         assert [thread.main for thread in more.threads] == [True, False]
 
 
+def test_a_rank_with_more_threads_than_are_printed_tells_where_its_main_one_is(start_rank: StartRank) -> None:
+    many = THREADS.partition(SLEEPS)[0].replace("threading.Thread", "for _ in range(120): threading.Thread", 1)
+    (found,) = stacks({3: start_rank(3, many.replace("; for", "\nfor") + SLEEPS)})
+    assert found.line.endswith("in rest"), found.note
+    assert [frame.function for frame in found.threads[0].frames] == ["rest", "<module>"]
+    assert (found.threads[0].main, len(found.threads)) == (True, 101)
+
+
 def test_the_rank_prints_nothing_and_goes_on(start_rank: StartRank, tmp_path: Path) -> None:
     pid = start_rank(0, SLEEPS)
     pipe = os.open(tmp_path / "0.pipe", os.O_RDWR | os.O_NONBLOCK)

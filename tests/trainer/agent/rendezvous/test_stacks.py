@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -69,6 +70,30 @@ def printed(*frames: str) -> list[str]:
 )
 def test_the_main_thread_is_in_a_collective_or_in_user_code(frames: tuple[str, ...], expected: Location) -> None:
     assert locate(printed(*frames)) == expected
+
+
+@pytest.mark.parametrize(
+    ("frame", "tries"),
+    [
+        (f'"{socket.__file__}", line 850 in create_connection', True),
+        ('"/v/lib/python3.11/site-packages/urllib3/util/retry.py", line 378 in _sleep_backoff', True),
+        ('"/v/lib/python3.11/site-packages/huggingface_hub/utils/_http.py", line 310 in http_backoff', True),
+        (f'"{socket.__file__}", line 718 in readinto', False),  # bytes arrive
+        ('"/home/me/socket.py", line 3 in connect', False),
+    ],
+)
+def test_a_rank_that_connects_or_waits_to_try_that_again(frame: str, *, tries: bool) -> None:
+    calls = ('"/v/lib/python3.11/site-packages/requests/api.py", line 59 in get', '"/home/me/train.py", line 4 in load')
+    assert locate(printed(frame, *calls)) == Location(
+        line="socket.py:3 in connect" if "/me/socket" in frame else "train.py:4 in load", tries=tries
+    )
+
+
+def test_the_frames_of_a_connection_are_those_of_this_python_and_of_urllib3() -> None:
+    packages = Path(TORCH).parent
+    for file, function in stacks.TRIES:
+        source = packages / file[1:] if "/" in file[1:] else Path(socket.__file__)
+        assert not source.exists() or f"def {function}(" in source.read_text(), f"{function} in {source}"
 
 
 def test_without_a_stack_there_is_no_location() -> None:

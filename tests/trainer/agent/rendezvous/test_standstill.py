@@ -17,16 +17,25 @@ from kittrain.system.heartbeat import Phase
 
 def rank(number: int, line: str = "h.py:5 in step", *, wait: str = "", loads: bool = False, **more: Any) -> RankStatus:
     location = Location(line=line, wait=wait, loads=loads)
-    facts = {"phase": Phase.SCRIPT, "has_stack": True, "frozen": False, "stepped": True, "grouped": True} | more
-    return RankStatus(rank=number, step=9, stalled_seconds=42.0, location=location, **facts)
+    facts: dict[str, Any] = {"phase": Phase.SCRIPT, "has_stack": True, "frozen": False, "stepped": True}
+    facts |= {"grouped": True, "stalled_seconds": 42.0} | more
+    return RankStatus(rank=number, step=9, location=location, **facts)
 
 
 def call(length: int) -> Call:
     return Call(number=3, group=1, size=4 * length, name="all_reduce", tensor=f"[{length}] float32")
 
 
-SLEEPS = rank(1, "h.py:5 in <module>")
 JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
+
+
+def tries(number: int, **more: Any) -> RankStatus:
+    """A rank that connects to a server before its first step."""
+    one = rank(number, **(JOINING | {"stalled_seconds": 16.0} | more))
+    return replace(one, location=Location(line="h.py:5 in load", tries=True))
+
+
+SLEEPS = rank(1, "h.py:5 in <module>")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +78,9 @@ JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
         ([replace(rank(0, **JOINING), stalled_seconds=29.0, said="retrying in 4 s"), rank(1, busy=True, **JOINING)],
          "rank 0 sleeps at h.py:5 in step, rank 1 is busy at h.py:5 in step; rank 0 says: retrying in 4 s"),
         ([rank(0, **JOINING), rank(1, busy=True, **JOINING)], ""),  # one may be on its way
+        ([tries(0, said="Max retries exceeded"), tries(1)],
+         "ranks 0-1 try to reach a server at h.py:5 in load; rank 0 says: Max retries exceeded"),
+        ([tries(0, busy=True), tries(1, busy=True)], ""),  # they download
         ([rank(0, stepped=False), rank(1, stepped=False)], "ranks 0-1 sleep at h.py:5 in step"),
         ([rank(0, stepped=False, busy=True, wait="all_reduce")], ""),  # a loop of collectives, without an optimizer
         # What comes after training takes no steps.
@@ -122,6 +134,21 @@ def test_nodes_are_asked_once_all_are_quiet_and_ever_more_seldom() -> None:
     assert [job.looks(now) for now in (35.2, 35.3)] == [False, True]
     job.answer(40.3, SLEEPS)  # node 0 does not answer in time
     assert job.watch.text == "rank 1 sleeps at h.py:5"
+
+
+def test_until_there_is_something_to_tell_they_are_asked_often() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    now, busy = 20.0, [rank(number, busy=True, **JOINING) for number in range(2)]
+    for pause in (5.0, 10.0, 10.0, 10.0):
+        assert job.looks(now)
+        job.answer(now, *busy)
+        assert not job.looks(now + pause - 0.1)
+        now += pause
+    assert job.looks(now)
+    job.answer(now, tries(0), tries(1))
+    assert job.watch.text == "ranks 0-1 try to reach a server at h.py:5 in load"
+    assert [job.looks(now + pause) for pause in (9.9, 10.0)] == [False, True]
 
 
 def test_a_count_in_what_a_rank_says_is_nothing_new() -> None:

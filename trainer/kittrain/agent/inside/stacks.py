@@ -21,7 +21,7 @@ from typing import Any, Final
 from kitjob import typed
 from kitjob.stacks import RankStack, StackFrame, ThreadStack
 from kittrain.agent.fault_injection import agent_here, ranks_of
-from kittrain.agent.processes.stack_file import ask, path_of
+from kittrain.agent.processes.stack_file import answer, ask, path_of
 from kittrain.agent.rendezvous.diagnosis import PHASE_NAMES
 from kittrain.agent.rendezvous.stacks import FRAME, locate
 from kittrain.system.heartbeat import HeartbeatState
@@ -71,8 +71,8 @@ def stacks(ranks: Mapping[int, int]) -> list[RankStack]:
     deadline = time.monotonic() + TIMEOUT
     while sum(not one.complete() for one in asked.values()) and time.monotonic() < deadline:
         time.sleep(POLL)
-    texts = {rank: one.text.decode(errors="replace") for rank, one in asked.items()}
-    return [_of_rank(rank, pid, files[rank], texts.get(rank, ""), notes[rank]) for rank, pid in sorted(ranks.items())]
+    texts = {rank: answer(ranks[rank], one.file) for rank, one in asked.items()}
+    return [_of_rank(rank, pid, files[rank], texts.get(rank, []), notes[rank]) for rank, pid in sorted(ranks.items())]
 
 
 def _ask(pid: int, file: Path | None) -> str:
@@ -101,9 +101,8 @@ def stopped(pid: int) -> bool:
     return False
 
 
-def _of_rank(rank: int, pid: int, file: Path | None, printed: str, note: str) -> RankStack:
-    lines, beat = printed.splitlines(), _beat(file)
-    location = locate(lines)
+def _of_rank(rank: int, pid: int, file: Path | None, lines: list[str], note: str) -> RankStack:
+    location, beat = locate(lines), _beat(file)
     if not location:
         return RankStack(
             rank=rank, pid=pid, note=note or (STOPPED if stopped(pid) else f"no answer within {TIMEOUT:.0f} s"), **beat

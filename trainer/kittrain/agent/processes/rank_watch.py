@@ -254,8 +254,9 @@ class RankWatch:
 
     def _seen(self, number: int, rank: _WatchedRank) -> RankStatus:
         """What a rank does, of which nothing is judged."""
-        location = locate(stack_file.answer(stack_file.path_of(rank.file)))
+        location = locate(stack_file.answer(rank.pid, stack_file.path_of(rank.file)))
         lines = self._logs.last(number)
+        lately = lines if location and location.tries else self._logs.last(number, within=SAYING)
         return _report(
             number,
             rank,
@@ -268,7 +269,8 @@ class RankWatch:
             ended=_ended(rank.pid),
             said=rank_output.thread_error(lines)
             or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
-            or rank_output.last_error(self._logs.last(number, within=SAYING))
+            or rank_output.last_error(lately)
+            or rank_output.repeated_error(self._logs.last(number, after=rank.stepped_after))
             or self._handled(number, rank),
         )
 
@@ -447,7 +449,7 @@ class RankWatch:
                 if (lines := sum(map(len, output.values()))) != count:
                     count, grown = lines, now
                 time.sleep(0.02)
-        return {number: locate(output[number]) for number in self._ranks}
+        return {number: None if stack_file.MORE in output[number] else locate(output[number]) for number in self._ranks}
 
 
 def _report(number: int, rank: _WatchedRank, location: Location | None, **found: Any) -> RankStatus:

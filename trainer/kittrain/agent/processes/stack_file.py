@@ -11,12 +11,18 @@ import faulthandler
 import os
 import re
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 SIGNAL: Final = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR1
+MAIN: Final = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else SIGNAL  # the main thread alone
+MORE: Final = "..."  # what faulthandler prints after 100 threads: the main one, which comes last, is not among them
+WAIT: Final = 0.5  # seconds for the main thread's stack
+_QUIET: Final = 0.02  # seconds without a further line: it is complete
+_HEADER: Final = "Current thread 0x0 (most recent call first):"
 _CAUGHT: Final = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
@@ -30,16 +36,18 @@ def register(environ: Mapping[str, str] = os.environ) -> None:
     if name := environ.get("KIT_HEARTBEAT_FILE"):
         with suppress(OSError):  # the rank works without it
             # Kept open, by faulthandler; each write is at the end, wherever the agent has cut the file.
-            faulthandler.register(SIGNAL, path_of(Path(name)).open("a"), all_threads=True)
+            file = path_of(Path(name)).open("a")
+            faulthandler.register(MAIN, file, all_threads=False)
+            faulthandler.register(SIGNAL, file, all_threads=True)
 
 
-def ask(pid: int, file: Path) -> bool:
+def ask(pid: int, file: Path, number: int = SIGNAL) -> bool:
     """Ask a rank for its stacks; returns whether it answers such a question."""
     try:
-        if not catches(pid, SIGNAL):
+        if not catches(pid, number):
             return False
         os.truncate(file, 0)
-        os.kill(pid, SIGNAL)
+        os.kill(pid, number)
     except OSError:  # it has ended
         return False
     return True
@@ -55,8 +63,25 @@ def catches(pid: int, number: int) -> bool:
     return bool(caught and int(caught[1], 16) >> (number - 1) & 1)
 
 
-def answer(file: Path) -> list[str]:
-    """What it has printed so far, in lines."""
+def answer(pid: int, file: Path) -> list[str]:
+    """What it has printed so far, in lines; of a rank with too many threads to show its main one, asks for that.
+
+    If that does not answer there are none: another thread would be taken for it.
+    """
+    lines = _read(file)
+    if lines[-1:] != [MORE]:
+        return lines
+    if not ask(pid, file, MAIN):
+        return []
+    main: list[str] = []
+    deadline = time.monotonic() + WAIT
+    while time.monotonic() < deadline and (not main or main != _read(file)):
+        main = _read(file)
+        time.sleep(_QUIET)
+    return [*lines[:-1], _HEADER, *main[1:]] if main else []
+
+
+def _read(file: Path) -> list[str]:
     try:
         return file.read_text(errors="replace").splitlines()
     except OSError:

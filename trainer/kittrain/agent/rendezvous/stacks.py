@@ -30,6 +30,18 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
 )
 LOADER: Final = early.WAITS_FOR_WORKERS
+# Frames in which libraries connect to a server, or sleep before they try that again: file, function.
+TRIES: Final[tuple[tuple[str, str], ...]] = (
+    *(("/socket.py", name) for name in ("create_connection", "getaddrinfo")),
+    ("/urllib3/util/connection.py", "create_connection"),
+    *(("/urllib3/util/retry.py", name) for name in ("sleep", "sleep_for_retry", "_sleep_backoff")),
+    ("/httpcore/_backends/sync.py", "connect_tcp"),
+    ("/httpcore/_sync/connection.py", "_connect"),
+    *(("/huggingface_hub/utils/_http.py", name) for name in ("http_backoff", "_http_backoff_base")),
+    ("/google/api_core/retry/retry_unary.py", "retry_target"),
+    ("/tenacity/nap.py", "sleep"),
+    ("/backoff/_sync.py", "retry"),
+)
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
 # Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
@@ -58,12 +70,14 @@ class Location:
         wait: the collective that it is in; empty if it is in none.
         line: the innermost line of user code, or of any code if there is none.
         loads: whether it waits for the workers of its data loader.
+        tries: whether it connects to a server, or waits until it tries that again.
         exits: whether the script is over, but not a thread that it has started: ``line`` is that one's.
     """
 
     wait: str = ""
     line: str = ""
     loads: bool = False
+    tries: bool = False
     exits: bool = False
 
 
@@ -84,7 +98,8 @@ def locate(printed: Iterable[str]) -> Location | None:
         return Location(line=str(next(others, "")), exits=True)
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
-    return Location(wait=_wait(frames), line=str(user), loads=loads)
+    tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
+    return Location(wait=_wait(frames), line=str(user), loads=loads, tries=tries)
 
 
 def _wait(frames: list[Frame]) -> str:

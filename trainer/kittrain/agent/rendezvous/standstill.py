@@ -23,9 +23,10 @@ from kittrain.system.heartbeat import Phase
 
 FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
 MAX_DELAY: Final = 60.0
+UNTOLD_DELAY: Final = 10.0  # at most, until there is something to tell
 WAITING_TIMEOUT: Final = 900.0  # seconds, as long as the library's ranks may take to their first step
 LIMIT: Final = 140  # characters of the sentence, which "no step for 1h05m: " heads
-PLURALS: Final = {"is": "are", "has": "have", "does": "do"}  # verbs of the sentence; others lose their s
+PLURALS: Final = {"is": "are", "has": "have", "does": "do", "tries": "try"}  # of the sentence; other verbs lose their s
 SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
 SAID: Final = 60  # characters that have to be left for what one of them says
@@ -80,11 +81,11 @@ class StandstillWatch:
         if not complete and now < self._requested_at + STACKS_TIMEOUT:
             return None
         self._requested_at, self._next = None, now + self._delay
-        self._delay = min(2 * self._delay, MAX_DELAY)
         statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
         text = sentence(statuses, left=[node.index for node in group if node.done])
         if _without_counts(text) != _without_counts(self.text):
             self.text = text
+        self._delay = min(2 * self._delay, MAX_DELAY if self.text else UNTOLD_DELAY)
         self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
 
@@ -142,12 +143,14 @@ def _without_counts(text: str) -> tuple[str, str]:
 
 
 def _is_telling(running: Sequence[RankStatus]) -> bool:
-    """Whether ranks without a step so far stand still: some idly wait for others, or for data, or complain, or all.
+    """Whether ranks without a step so far stand still: some idly wait for others, data or a server, or complain.
+
+    Or all are idle.
 
     Before the first step they may import, download or compile for as long as they like.
     """
     idle = [one for one in running if not one.busy]
-    if any(one.location.wait or one.location.loads or one.said for one in idle):
+    if any(one.location.wait or one.location.loads or one.location.tries or one.said for one in idle):
         return True
     return len(idle) == len(running) and all(one.grouped or one.stalled_seconds > ALONE for one in running)
 
@@ -171,6 +174,7 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),
         (bool(wait), f"waits in {wait}{of}{{at}}"),
         (one.busy, "is busy{at}"),
+        (one.location.tries, "tries to reach a server{at}"),
         (True, "sleeps{at}"),
     )
     return next(words for holds, words in rows if holds).replace("{at}", f" at {at}" if at and where else "")

@@ -46,7 +46,9 @@ class Postmortem:
         if isinstance(message, dict):
             traceback = kept_traceback(str(message["extraInfo"].get("py_callstack", "")))
             error = rank_output.innermost_error(kept_error(str(message.get("message", "")).strip()), traceback)
-            lines = rank_output.excerpt(rank_output.without_traceback(output)) if traceback else lines
+            before = rank_output.without_traceback(output) if traceback else output
+            own = rank_output.child_error(error, before)
+            lines = rank_output.excerpt([*before, own])
         elif record.exitcode < 0:
             error, traceback = self._killed(record, output), ""
         else:
