@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from bench.measure import Result, earlier_rows, interval, write
 from bench.recovery.faults import FAULTS, LIMIT, RESTART_AFTER, WITH_A_SPARE, Fault, Trial
@@ -30,6 +30,8 @@ node. Both are given the host, their address and `GLOO_SOCKET_IFNAME`, which kit
 formation of a group and start of a rank, imports, joining, and restore with the first step; a rank that was forked
 ahead of the fault has no imports of its own."""
 EARLIER = " *"
+TUNED = "tuned torchrun"
+MEDIAN = 3  # the column of a row
 OLDER = "Rows with a star are of an earlier run."
 SPARE_NOTE = """\
 As above, with a fixed size of three nodes and a fourth one that stands by: `--nodes 3+1`; of torchrun a fourth agent,
@@ -47,7 +49,7 @@ def publish(table: str, trials: Sequence[Trial]) -> None:
         found
         for fault in faults
         for rival in RIVALS
-        if (found := row(trials, fault, rival) or kept(table, fault, rival))
+        if (found := row(trials, fault, rival, kept(table, fault, TUNED)) or kept(table, fault, rival))
     ]
     older = any(EARLIER in found[2] for found in rows)
     save = Result(
@@ -82,8 +84,15 @@ def chosen(trials: Sequence[Trial], fault: Fault, rival: str) -> list[Trial]:
     return [one for one in trials if (one.fault, one.rival) == (fault.name, rival)]
 
 
-def row(trials: Sequence[Trial], fault: Fault, rival: str) -> tuple[str, ...]:
-    """One row of the table; empty without trials."""
+def row(trials: Sequence[Trial], fault: Fault, rival: str, tuned: Sequence[str] = ()) -> tuple[str, ...]:
+    """One row of the table; empty without trials.
+
+    Args:
+        trials: of all rivals.
+        fault: which.
+        rival: whose.
+        tuned: the row of an earlier run to compare with, if the trials have none.
+    """
     own = chosen(trials, fault, rival)
     if not own:
         return ()
@@ -94,7 +103,8 @@ def row(trials: Sequence[Trial], fault: Fault, rival: str) -> tuple[str, ...]:
         return fault.name, rival, times, *("-" for _ in range(7))
     seconds = seconds_of(recovered)
     found = interval(seconds)
-    tuned = seconds_of(chosen(trials, fault, "tuned torchrun"))
+    theirs = seconds_of(chosen(trials, fault, TUNED))
+    theirs = theirs or [float(one) for one in tuned[MEDIAN : MEDIAN + 1] if one != "-"]
     pauses = [one.pause for one in recovered if one.pause is not None]
     return (
         fault.name,
@@ -102,7 +112,7 @@ def row(trials: Sequence[Trial], fault: Fault, rival: str) -> tuple[str, ...]:
         times,
         f"{found.median:.2f}",
         f"{found.low:.2f} to {found.high:.2f}",
-        f"{found.median / statistics.median(tuned):.2f}" if tuned else "-",
+        f"{found.median / statistics.median(theirs):.2f}" if theirs else "-",
         f"{fault.goal:.2f}" if rival == "kitctl" else "",
         f"{statistics.median(one.lost or 0 for one in recovered):.0f}",
         f"{statistics.median(pauses):.2f}" if pauses else "-",
@@ -116,6 +126,6 @@ def seconds_of(trials: Sequence[Trial]) -> list[float]:
 
 
 def parts(trials: Sequence[Trial]) -> list[float]:
-    """The median duration of each phase."""
-    taken = [[b - a for a, b in pairwise((0.0, *one.phases))] for one in trials]
+    """The median duration of each phase; one that ended before the last one, such as an early import, took none."""
+    taken = [[b - a for a, b in pairwise(accumulate((0.0, *one.phases), max))] for one in trials]
     return [statistics.median(part) for part in zip(*taken, strict=True)]

@@ -65,14 +65,14 @@ def main(kind: str, file: Path) -> None:
     with join(seed=1) as world:
         model, turns = model_of(world, kind), Turns()
         batch, steps = SAMPLES * world.size, 2 * PAIRS * BLOCK + BLOCK
-        data = Data(TensorDataset(torch.rand(10 * batch, WIDTH), torch.rand(10 * batch, WIDTH)), batch=batch)
+        data = Data(TensorDataset(torch.rand(steps * batch, WIDTH), torch.rand(steps * batch, WIDTH)), batch=batch)
         training = Training(
             world,
             model,
             torch.optim.AdamW(model.parameters()),
             lambda model, batch: mse_loss(model(batch[0]), batch[1]),
             data,
-            epochs=steps // data.order.steps_per_epoch,
+            epochs=1,
             on_step=turns,
         )
         turns.survival = training._survival  # noqa: SLF001

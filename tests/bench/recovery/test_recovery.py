@@ -50,7 +50,9 @@ def test_a_row_counts_dead_jobs_and_compares_the_rest_to_tuned() -> None:
     assert ours[:4] == (NODE.name, "kitctl", "3", "2.00")
     assert ours[5:] == ("0.25", "0.25", "2", "0.50", "0.50 + 0.50")
     assert row(trials, NODE, "stock torchrun")[2:4] == ("1, 1 dead", "-")
+    assert row(trials[:1], NODE, "kitctl", ("", "", "", "4.00"))[5] == "0.25"
     assert parts(trials[:3]) == [0.5, 0.5]
+    assert parts([trial("kitctl", NODE, phases=(0.1, -12.0, 0.15))]) == pytest.approx([0.1, 0.0, 0.05])
 
 
 @pytest.mark.needs_root

@@ -7,30 +7,31 @@ from typing import Any
 
 import pytest
 
-from kittrain.agent.rounds.elastic import LOST_STOP_TIMEOUT, NodeAgent
+from kittrain.agent.rounds.elastic import LOST_LOOP_TIMEOUT, LOST_STOP_TIMEOUT, NodeAgent
 from kittrain.job.env import WORKER_DRAINED
 
 GRACE = 25.0
 
 
 @pytest.mark.parametrize(
-    ("drained_for", "codes", "lost", "seconds"),
+    ("drained_for", "codes", "lost", "steps", "seconds"),
     [
-        (None, [None, None], False, GRACE),  # the round ends by agreement: another node joins
-        (0.0, [None, None], True, GRACE),
-        (20.0, [None, None], True, 5.0),  # after which kubelet kills all
-        (30.0, [None, None], True, 0.0),
-        (None, [None, WORKER_DRAINED], True, GRACE),
-        (None, [None, None], True, LOST_STOP_TIMEOUT),  # they may hang in a collective
-        (None, [1, None], True, LOST_STOP_TIMEOUT),
+        (None, [None, None], False, 0, GRACE),  # the round ends by agreement: another node joins
+        (0.0, [None, None], True, 9, GRACE),
+        (20.0, [None, None], True, 9, 5.0),  # after which kubelet kills all
+        (30.0, [None, None], True, 9, 0.0),
+        (None, [None, WORKER_DRAINED], True, 9, GRACE),
+        (None, [None, None], True, 0, LOST_STOP_TIMEOUT),  # a script's handler
+        (None, [None, None], True, 9, LOST_LOOP_TIMEOUT),  # the library's loop hangs in a collective
+        (None, [1, None], True, 9, LOST_LOOP_TIMEOUT),
     ],
 )
 def test_ranks_that_stop_by_agreement_have_the_grace_period_to_save(
-    *, drained_for: float | None, codes: list[int | None], lost: bool, seconds: float
+    *, drained_for: float | None, codes: list[int | None], lost: bool, steps: int, seconds: float
 ) -> None:
     given: list[float] = []
     agent: Any = NodeAgent.__new__(NodeAgent)
-    agent._watch = SimpleNamespace(finish=lambda: None)
+    agent._watch = SimpleNamespace(finish=lambda: None, steps=steps)
     agent._history = SimpleNamespace(ranks_end=lambda *_: None)
     agent._handler = SimpleNamespace(reason="", lost=lost)
     agent._kept = None

@@ -56,7 +56,9 @@ EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits fo
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
-LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if peers are lost: ranks may hang in a collective
+LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if a rank has failed: others may have errors to tell
+# The same if another node is lost, of the library's loop: its ranks hang in a collective, and publish nothing any more.
+LOST_LOOP_TIMEOUT: Final = 0.25
 
 
 class NodeAgent(ElasticAgent):
@@ -378,7 +380,8 @@ class NodeAgent(ElasticAgent):
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         drained = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes()
         agreed = drained or not self._handler.lost
-        timeout = max(self._stop_timeout - self._drain.age(), 0.0) if agreed else LOST_STOP_TIMEOUT
+        lost = LOST_LOOP_TIMEOUT if self._watch.steps else LOST_STOP_TIMEOUT
+        timeout = max(self._stop_timeout - self._drain.age(), 0.0) if agreed else lost
         waiting = bool(self._kept and self._kept.waiting)  # then the hub's word that the round is over is on its way
         together = goes_on and agreed and not drained and not waiting
         self._stop(timeout, all_of_them=drained or not (together or self._handler.lost or waiting), agreed=together)
