@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 LIMIT: Final = 128 * 1024  # characters; a longer script takes longer to parse than anyone waits for
+_NOTEBOOK: Final = "a notebook's command is no Python (packages come by --requirements)"
 _SHOWN: Final = 60  # characters of the line
 
 
@@ -32,7 +33,8 @@ def mistake(script: str, text: str) -> str:
     except SyntaxError as error:
         line = (error.text or "").strip()
         shown = f": {line[:_SHOWN]}" if line else ""
-        return f"{script}, line {error.lineno or 1}: {error.msg}{shown}"
+        why = _NOTEBOOK if line.startswith(("!", "%")) else error.msg
+        return f"{script}, line {error.lineno or 1}: {why}{shown}"
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL, or nested too deeply for the parser
         return "" if not isinstance(error, ValueError) else f"{script}: {error}"
     return ""

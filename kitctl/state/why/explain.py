@@ -198,8 +198,10 @@ def _repeated(job: JobState) -> Termination | None:
 
 
 def _stuck(job: JobState) -> bool:
-    """Whether it starts again and again, and each time from the beginning."""
-    return job.restarts >= TRIES and (job.progress.step is None or job.reason.startswith(FROM_THE_BEGINNING))
+    """Whether it starts again and again, and each time from the beginning. Nodes may be lost together."""
+    each = [node.restarts for node in job.nodes]
+    starts = job.restarts - sum(each) + max(each, default=0)
+    return starts >= TRIES and (job.progress.step is None or job.reason.startswith(FROM_THE_BEGINNING))
 
 
 def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
@@ -217,7 +219,7 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
         known = _known(f"{failure.error}\n{printed}", local=local, around="") or known
     cause = known[0] if known and known[2] else failure.error or failure.reason
     fix = known[1] if known else ""
-    if not (known and known[2]) and (inner := origin(failure) or said_before(failure)):
+    if not (known and known[2]) and (inner := said_before(failure) or origin(failure)):
         first = _known(inner, failure.traceback, local=local, around="")
         cause, fix = f"{first[0] if first and first[2] else inner} ({cause})", first[1] if first else fix
     elif cause.endswith(":") or names_no_file(cause):  # else it has no word of its own
@@ -237,10 +239,9 @@ def _known(text: str, traceback: str = "", *, local: bool, around: str | None = 
 
     What a rank says tells of no pod and no machine: causes of these are looked for in what is said ``around`` it.
     """
+    said = text
     if around is None and (error := _OF_RANK.match(text)):
-        said, around = error[2], _around(text)
-    else:
-        said = text
+        text, said, around = f"{error[1]}: {error[2]}", error[2], _around(text)
     for family in FAMILIES:
         where = said if family.of_ranks or around is None else around
         for rule in family.rules:

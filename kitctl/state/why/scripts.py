@@ -141,6 +141,13 @@ SCRIPTS: Final = Family(
             "put what it does under: if __name__ == '__main__':",
         ),
         Rule(
+            r"^(?:[\w.]+\.)?(\w+Warning): ",
+            "",
+            "the script makes errors of warnings (warnings.simplefilter('error'), PYTHONWARNINGS, python -W): mend "
+            "what this one says, or let it pass: warnings.filterwarnings('default', category={0})",
+            seen="UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+        ),
+        Rule(
             r"^(?:[\w.]+\.)?(?:JSON|TOML)DecodeError: ",
             "",
             "what that line reads is empty, cut short or in another format: print it, or `head -c 100` of its file; if "

@@ -19,6 +19,8 @@ from kitctl.code import syntax
         ("x = (1\n", "a.py, line 1: '(' was never closed: x = (1"),
         ("if x:\nprint(1)\n", "a.py, line 2: expected an indented block after 'if' statement on line 1: print(1)"),
         ("print 'python 2'\n", "a.py, line 1: Missing parentheses in call to 'print'. Did you mean print(...)?: print"),
+        ("import os\n!pip install x\n", "a.py, line 2: a notebook's command is no Python (packages come by --requ"),
+        ("%matplotlib inline\n", "a.py, line 1: a notebook's command is no Python"),
         ("x = 1\n" + "(" * 5000, "a.py, line 2: too many nested parentheses"),
         ("x" * syntax.LIMIT + "= (", ""),
     ],

@@ -177,3 +177,10 @@ def test_an_error_of_the_documentation_leads_to_its_row() -> None:
 @pytest.mark.parametrize("error", [error for error in STRANGERS if not error.startswith("FileNotFoundError: ")])
 def test_an_error_of_a_scripts_own_is_none_of_torchs(error: str) -> None:
     assert cause_of(error) is UNKNOWN
+
+
+def test_an_interrupt_that_the_script_raises_is_no_signal() -> None:
+    raised = 'Traceback ...:\n  File "/job/train.py", line 3, in <module>\n    raise KeyboardInterrupt\n'
+    came = raised.replace("raise KeyboardInterrupt", "step()")
+    assert cause_of("KeyboardInterrupt:", traceback=raised) is UNKNOWN
+    assert all("SIGINT" in cause_of("KeyboardInterrupt:", traceback=one).fix for one in (came, ""))

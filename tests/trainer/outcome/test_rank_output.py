@@ -179,5 +179,7 @@ def test_the_own_error_of_a_process_of_the_script_is_found_with_its_words() -> N
     found = child_error(lost, BOOTSTRAP.splitlines())
     assert found.startswith("RuntimeError: An attempt has been made to start a new process before the current process")
     assert "has finished its bootstrapping phase" in found
+    cut = [f"[rank1]: {line}" for line in BOOTSTRAP.splitlines()[2:]]
+    assert child_error(lost, cut) == found, "lines above were too many to be kept"
     assert child_error("ValueError: no", BOOTSTRAP.splitlines()) == ""
     assert child_error(lost, ["step 3"]) == ""

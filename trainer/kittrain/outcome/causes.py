@@ -340,7 +340,10 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="killed by SIGKILL",
     ),
     Cause(
-        r"^KeyboardInterrupt", fix="the rank received a SIGINT, which kitctl never sends", seen="KeyboardInterrupt: "
+        r"^KeyboardInterrupt",
+        fix="the rank received a SIGINT, which kitctl never sends",
+        called=r"\A(?!.*\n +raise KeyboardInterrupt)",  # else the script makes it itself
+        seen="KeyboardInterrupt: ",
     ),
 )
 UNKNOWN: Final = Cause("")

@@ -34,6 +34,7 @@ _ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")  # a traceback's first u
 _OF_A_CHILD: Final = re.compile(
     r"RuntimeError: DataLoader worker .*exited unexpectedly|(?:[\w.]+\.)?(?:BrokenProcessPool|ProcessExitedException): "
 )
+_OF_RANK: Final = re.compile(r"^\[rank\d+\]: ")  # which torch puts before each line
 _LOSS: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:\d|nan\b|inf\b)", re.IGNORECASE)
 _NOT_FINITE: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
@@ -131,7 +132,14 @@ def _whole(line: str, rest: Iterator[str]) -> str:
 
 def child_error(error: str, lines: Sequence[str]) -> str:
     """The own error of a process of the script, if the rank's is only that it has ended; empty if it printed none."""
-    return handled_error(lines) if _OF_A_CHILD.match(error) else ""
+    return (handled_error(lines) or _headless(lines)) if _OF_A_CHILD.match(error) else ""
+
+
+def _headless(lines: Sequence[str]) -> str:
+    """The error of the last traceback of which only the end is left."""
+    texts = [_OF_RANK.sub("", clean(line)) for line in lines]
+    ends = (at for at in range(len(texts) - 1, 0, -1) if _ENDS.match(texts[at]) and texts[at - 1].startswith("    "))
+    return next((_whole(texts[at], iter(texts[at + 1 :]))[:WIDTH] for at in ends), "")
 
 
 def other_group(lines: Sequence[str]) -> str:

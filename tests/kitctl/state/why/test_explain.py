@@ -274,6 +274,9 @@ def test_ranks_that_are_started_again_and_again_are_never_called_well() -> None:
     assert explain(again, 0.0).cause == "its ranks were started 3 times, and have taken no step"
     assert explain(replace(again, progress=Progress(step=5)), 0.0).cause == ""
     assert explain(replace(again, restarts=2), 0.0).cause == ""
+    node = replace(waiting("").nodes[0], restarts=1)
+    assert explain(replace(again, nodes=(node,) * 3), 0.0).cause == "", "three nodes were lost together"
+    assert explain(replace(again, nodes=(replace(node, restarts=3),)), 0.0).cause
 
 
 def test_what_ranks_recover_from_is_told_with_its_fix_while_they_do() -> None:
