@@ -158,7 +158,7 @@ def test_a_new_hub_continues_after_the_lost_one(job: Job) -> None:
     first, second = job.connect(*backends)
     job.rounds(first, second)
     job.start_hub()
-    with pytest.raises(RendezvousConnectionError, match="node 0 is gone"):
+    with pytest.raises(RendezvousConnectionError, match="node 0 is lost"):
         until_ended(second)
     assert second.lost
     job.rounds(*job.connect(*backends))

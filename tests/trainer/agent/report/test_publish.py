@@ -243,12 +243,12 @@ def test_a_node_that_has_rank_0_now_tells_no_recovery_that_another_one_has_told(
     meet(port, "a", [first, second])
     for one in (first, second):
         one.observe(SteppedRanks())
-    second.round_ended("node 0 is gone", failed=True)
+    second.round_ended("node 0 is lost", failed=True)
     meet(port, "b", [second])
     second.observe(WaitingRanks())
     assert recoveries(told) == []
     second.observe(SteppedRanks())
-    assert recoveries(told) == ["node 0 is gone"]
+    assert recoveries(told) == ["node 0 is lost"]
     for one in (first, second):
         one.stop()
     del store

@@ -202,6 +202,6 @@ def test_a_node_that_loses_the_others_when_the_run_finishes_is_done_and_says_wha
         return False
 
     assert ending_after_a_lost_hub(tmp_path, join_timeout=60, between=finish) == cut_short(
-        "node 0 is gone: the connection was closed"
+        "node 0 is lost: the connection was closed"
     )
     assert "joining again" not in capfd.readouterr().out
