@@ -18,7 +18,8 @@ from kittrain.agent.processes.zygote import COLD_COMMAND, ForkRequest, Zygote, Z
 from kittrain.system.import_path import with_packages
 
 TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
-POLL_INTERVAL: Final = 0.01  # seconds between two looks while ranks end, where the system tells of no end
+LONGEST_WAIT: Final = 3600.0  # seconds for the end of a process
+POLL_INTERVAL: Final = 0.05  # likewise, where the system tells of none
 
 
 @dataclass(frozen=True)
@@ -153,11 +154,12 @@ class RankProcesses:
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
-        self._running = 0  # when they were last waited for
+        self._running = 0  # when they were last waited for, and what was added since
 
     def add(self, process: Process) -> None:
         """Add a process."""
         self._processes.append(process)
+        self._running += 1
 
     @property
     def pids(self) -> list[int]:
@@ -180,10 +182,6 @@ class RankProcesses:
         if len(running) < before:
             return
         _await_one(running, seconds, also=also)
-
-    def await_all(self, seconds: float) -> None:
-        """Wait until all of them have ended, and so many seconds at most."""
-        _await_all(self._processes, seconds)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
@@ -213,16 +211,17 @@ def _await_all(processes: Sequence[Process], seconds: float) -> None:
     while running := [process.pid for process in processes if process.poll() is None]:
         if (left := deadline - time.monotonic()) <= 0:
             return
-        _await_one(running, min(left, POLL_INTERVAL))
+        _await_one(running, left)
 
 
 def _await_one(pids: Iterable[int], seconds: float, *, also: int = -1) -> None:
     """Wait until a child process has ended, or a descriptor can be read, and so many seconds at most."""
     with ExitStack() as stack:
+        handles = [_handle(pid, stack) for pid in pids]
         poll = select.poll()
-        for number in filter(lambda one: one >= 0, [also, *(_handle(pid, stack) for pid in pids)]):
+        for number in filter(lambda one: one >= 0, [also, *handles]):
             poll.register(number, select.POLLIN)
-        poll.poll(1000 * seconds)
+        poll.poll(1000 * min(seconds, POLL_INTERVAL if -1 in handles else LONGEST_WAIT))
 
 
 def _handle(pid: int, stack: ExitStack) -> int:

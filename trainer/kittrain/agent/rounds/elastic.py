@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -233,10 +233,7 @@ class NodeAgent(ElasticAgent):
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
-        if self._drain_forwarded:
-            self._ranks.await_all(MONITOR_INTERVAL)  # the others wait for this node to leave
-        else:
-            self._await_news()
+        self._await_news()
         codes = self._ranks.exit_codes()
         self._orphans.look()
         self._observe_departures(codes)
@@ -269,7 +266,8 @@ class NodeAgent(ElasticAgent):
 
     def _await_news(self) -> None:
         """Notice at once that a rank has ended, that the hub has sent something, or that a drain is requested."""
-        with suppress(DrainRequested), self._drain.interruptible():
+        known = self._drain_forwarded  # then nothing is to be interrupted
+        with suppress(DrainRequested), nullcontext() if known else self._drain.interruptible():
             self._ranks.await_end(MONITOR_INTERVAL, also=self._handler.descriptor)
 
     def _end_agreed_round(self) -> None:
