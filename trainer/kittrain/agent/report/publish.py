@@ -335,9 +335,9 @@ class Reporter:
             self._log(f"warning: {NOT_FINITE}{ranks.printed_loss}")
         self._printed_loss = ranks.printed_loss
 
-    def succeeded(self, *, ended: bool) -> None:
-        """All ranks have succeeded, and the nodes end; or they have, and it was of no use."""
-        self._ended = ended
+    def show_success(self, *, success: bool) -> None:
+        """Show from now on whether all ranks have succeeded, and what they have trained is kept: the nodes end."""
+        self._ended = success
         self._changed.set()
 
     def take_over(self) -> None:

@@ -113,10 +113,10 @@ class Supervisor:
             backend = HubBackend(self._node, self._settings, started_at=time.time(), secret=self._secret)
         try:
             ending = self._check_host() or self._run_rounds(backend)
-            self._reporter.succeeded(ended=ending.outcome == "done")
+            self._reporter.show_success(success=ending.outcome == "done")
             self._finish_mirror(gather=ending.outcome != "retryable", job=ending.outcome == "done")
             ending = self._with_what_is_lost(ending)
-            self._reporter.succeeded(ended=ending.outcome == "done")
+            self._reporter.show_success(success=ending.outcome == "done")
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
