@@ -57,6 +57,18 @@ def test_it_waits_for_threads_and_runs_atexit_functions() -> None:
     assert ended(late) == (0, "thread\nlast\n", "")
 
 
+def test_it_finalizes_all_but_what_was_dropped() -> None:
+    body = """\
+        import pprint, weakref
+        from kittrain.system.after_fork import drop_finalizers
+        weakref.finalize(sys, print, "dropped")
+        weakref.finalize(sys, pprint.pprint, "kept")
+        drop_finalizers("builtins")
+        weakref.finalize(sys, print, "later")
+    """
+    assert ended(textwrap.dedent(body)) == (0, "later\n'kept'\n", "")
+
+
 def test_it_resets_environment_and_signals() -> None:
     body = """signal.signal(signal.SIGTERM, signal.SIG_IGN)
 reset_after_fork({"ONLY": "this"})

@@ -27,7 +27,7 @@ from typing import Final, NoReturn
 from kittrain.agent.processes import worker
 from kittrain.agent.processes.supervision import Supervision
 from kittrain.system import cuda
-from kittrain.system.after_fork import record_generators, reset_after_fork, run_and_exit
+from kittrain.system.after_fork import drop_finalizers, record_generators, reset_after_fork, run_and_exit
 from kittrain.system.child_processes import show_as
 from kittrain.system.import_path import add_packages, with_packages
 from kittrain.system.imports import without_gc
@@ -190,6 +190,7 @@ def preload(*, library: bool = True) -> Mapping[str, str]:
             with suppress(ImportError):  # a rank that needs it will fail with the same error
                 import_module(name)
         record_generators()
+        drop_finalizers("torch")
     return before
 
 

@@ -136,13 +136,13 @@ class Rounds:
         """Leave the group, and wait for the next round; returns the variables that this rank has there."""
         with self._changed:
             self._sockets, self._told = frozenset(), True
+        if self.asked:
+            self._ended = max(self._ended, self._asked)
+            self._heartbeat.left(self._ended)  # the nodes meet while the group is taken down
         if dist.is_initialized():
             dist.destroy_process_group()
         self._heartbeat.renew()
         self._heartbeat.beat(Phase.JOINING)
-        if self.asked:
-            self._ended = max(self._ended, self._asked)
-            self._heartbeat.left(self._ended)
         with self._changed:
             self._changed.wait_for(lambda: self._next is not None)
             assert self._next is not None
