@@ -30,7 +30,14 @@ from kittrain import torch_private
 from kittrain.torch_private import early
 from kittrain.torch_private.early import EXTRA_STATE, WRAPPED_MODULES
 from kittrain.torch_private.elastic import ElasticAgent
-from kittrain.torch_private.fsdp import OWN_EXCHANGES, REPLICATED, CannotRenewError, ReplicatedShards
+from kittrain.torch_private.fsdp import (
+    OWN_EXCHANGES,
+    PENDING,
+    REPLICATED,
+    RESET_HERE,
+    CannotRenewError,
+    ReplicatedShards,
+)
 from kittrain.torch_private.ranks import backward
 
 PACKAGE: Final = Path(torch_private.__file__).parent
@@ -40,6 +47,7 @@ OTHERS_NAMES: Final = {
     "_current_frames",
     "_exit",
     "_fields",
+    "_registry",
     "_run_exitfuncs",
     "_set_native_id",
     "_shutdown",
@@ -97,12 +105,19 @@ MANUAL_END: Final = "_require_manual_backward_finalization"  # of newer versions
 MAKE_GROUP: Final = "_new_process_group_helper"
 # Of FSDP2 and its meshes: ``tests/trainer/test_sharded_survivors.py`` shows that they do what is expected.
 FSDP_STATE_OF: Final = "_get_fsdp_state"
-FSDP_STATE: Final = ("_fsdp_param_groups", "_is_root")
+FSDP_STATE: Final = ("_comm_ctx", "_is_root", "_modules_to_run_forward", "_state_ctx", "_training_state")
+FSDP_GROUPS: Final = "_fsdp_param_groups"
+FSDP_ONLY_GROUP: Final = "_fsdp_param_group"  # of older versions
 FSDP_GROUP: Final = ("_all_gather_comm", "_all_gather_result", "_all_reduce_hook", "_reduce_scatter_comm")
+FSDP_GROUP_IN_A_STEP: Final = (*PENDING, "_post_forward_indices", "_to_sharded", "_training_state")
 FSDP_GROUP_PUBLIC: Final = ("fsdp_params", "mesh_info", "post_forward_mesh_info")
 FSDP_PARAMETER: Final = ("_init_shard_mesh", "_shard_mesh")
 FSDP_PARAMETER_PUBLIC: Final = ("is_dtensor", "mesh_info", "post_forward_mesh_info")
+FSDP_WHOLE_PARAMETER: Final = "_unsharded_param"
+FSDP_IN_A_STEP: Final = {"iter_forward_root", "post_backward_final_callback_queued"}
+FSDP_EXCHANGES_IN_A_STEP: Final = {"all_gather_state", "post_forward_order", "reduce_scatter_state"}
 MESH: Final = ("_flatten_mapping", "_root_mesh")
+MESHES: Final = "_mesh_resources"  # of older versions
 GROUPS_MADE: Final = "group_count"  # of ``_world``
 LOG_LEVEL: Final = "_ZN3c1011initLoggingEv"
 
@@ -216,9 +231,14 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         MAKE_GROUP,
         FSDP_STATE_OF,
         *FSDP_STATE,
+        FSDP_GROUPS,
+        FSDP_ONLY_GROUP,
         *FSDP_GROUP,
+        *FSDP_GROUP_IN_A_STEP,
         *FSDP_PARAMETER,
+        FSDP_WHOLE_PARAMETER,
         *MESH,
+        MESHES,
         EXTRA_STATE,
         *WRAPPED_MODULES,
         *(function for _, function in WAITS if private(function)),
@@ -279,32 +299,40 @@ def sharded(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def test_fsdp_has_the_names_by_which_its_groups_are_renewed(sharded: Any) -> None:
-    if not hasattr(sharded, "reset_iter_state"):
-        with pytest.raises(CannotRenewError, match="cannot take back a step"):
-            ReplicatedShards([sharded])
-        return
+    renewable(sharded)
+    sharded(torch.ones(1, 2))
     state = getattr(sharded, FSDP_STATE_OF)()
-    (group,) = state._fsdp_param_groups
+    (group,) = getattr(state, FSDP_GROUPS, None) or [getattr(state, FSDP_ONLY_GROUP)]
     parameter, mesh = group.fsdp_params[0], group.mesh_info.mesh
     assert {*FSDP_STATE} <= {*vars(state)}
     assert {*FSDP_GROUP, *FSDP_GROUP_PUBLIC} <= {*vars(group)}
-    assert {*FSDP_PARAMETER, *FSDP_PARAMETER_PUBLIC} <= {*vars(parameter), *dir(type(parameter))}
-    assert {*MESH} <= {*vars(mesh), *dir(type(mesh))}
+    assert {*FSDP_PARAMETER_PUBLIC} <= {*vars(parameter)}
+    if hasattr(sharded, "reset_iter_state"):
+        assert {*FSDP_PARAMETER} <= {*vars(parameter), *dir(type(parameter))}
+        assert {*MESH} <= {*vars(mesh), *dir(type(mesh))}
+    else:
+        assert {*vars(state._state_ctx)} >= FSDP_IN_A_STEP
+        assert {*vars(state._comm_ctx)} >= FSDP_EXCHANGES_IN_A_STEP
+        assert {*FSDP_GROUP_IN_A_STEP} <= {*vars(group), *dir(type(group))}
+        assert {FSDP_WHOLE_PARAMETER, "unsharded_accumulated_grad"} <= {*vars(parameter)}
+        assert getattr(importlib.import_module("torch.distributed.device_mesh"), MESHES).get_root_mesh(mesh) is mesh
     assert type(group.mesh_info).__name__ == REPLICATED
     assert tuple(type(getattr(group, name)).__name__ for name in (FSDP_GROUP[0], FSDP_GROUP[3])) == OWN_EXCHANGES
     assert hasattr(distributed_c10d._world, GROUPS_MADE)
 
 
 def test_a_torch_without_what_is_needed_is_told(sharded: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    renewable(sharded)
     for name in ("reset_iter_state", FSDP_STATE_OF):
         with monkeypatch.context() as changed:
+            changed.setattr(torch, "__version__", "2.8.0")
             changed.delattr(FSDPModule, name, raising=False)
-            with pytest.raises(CannotRenewError, match=f"torch {re.escape(torch.__version__)} cannot take back a step"):
+            with pytest.raises(CannotRenewError, match=r"torch 2\.8\.0 cannot take back a step"):
                 ReplicatedShards([sharded])
 
 
 def renewable(sharded: Any) -> None:
-    if not hasattr(sharded, "reset_iter_state"):
+    if not (hasattr(sharded, "reset_iter_state") or torch.__version__.startswith(RESET_HERE)):
         pytest.skip(f"torch {torch.__version__} cannot take back a step of FSDP2")
 
 
@@ -394,6 +422,7 @@ def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(
     shards.reset()
     assert step() == ["update"], "as on a new rank"
     shards.watch(on=False)
+    monkeypatch.undo()
     ReplicatedShards([sharded])  # nothing of the script's own is left behind
 
 

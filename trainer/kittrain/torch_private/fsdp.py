@@ -12,13 +12,18 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import distributed_c10d
+from torch.distributed import device_mesh, distributed_c10d
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 REPLICATED: Final = "HSDPMeshInfo"  # the class of what FSDP2 knows of a mesh with replicas
 OWN_EXCHANGES: Final = ("DefaultAllGather", "DefaultReduceScatter")
+RESET_HERE: Final = "2.9."  # versions of torch whose FSDP2 this module takes back: others may have more to reset
+PENDING: Final = (  # what a group of parameters has during a step
+    *("_all_gather_result", "_all_reduce_state", "_partial_reduce_output", "_post_reduce_event"),
+    "_reshard_after_forward_event",
+)
 
 
 class CannotRenewError(RuntimeError):
@@ -72,11 +77,14 @@ class ReplicatedShards:
         self._averages = self._usual = 0  # as of a new rank: all ranks of a replica have to meet as often
         self._meeting = None
         for state in self._states():
-            for group in state._fsdp_param_groups:  # noqa: SLF001
+            for group in _groups_of(state):
                 group._all_gather_result = None  # noqa: SLF001  the rank would wait for an exchange that has failed
         for module in self._modules:
-            if module._get_fsdp_state()._is_root is not False:  # noqa: SLF001
-                module.reset_iter_state()  # of newer versions of torch
+            state = module._get_fsdp_state()  # noqa: SLF001
+            if not hasattr(module, "reset_iter_state"):  # of newer versions of torch
+                _reset_iter_state(state)
+            elif state._is_root is not False:  # noqa: SLF001
+                module.reset_iter_state()
 
     def check(self, rank: int, size: int) -> None:
         """Look whether this rank can go on as another one, of another number of ranks.
@@ -99,7 +107,8 @@ class ReplicatedShards:
         for info in self._mesh_infos():
             info.__post_init__()
         for parameter in self._parameters():
-            parameter._shard_mesh = parameter._init_shard_mesh()  # noqa: SLF001
+            if hasattr(parameter, "_shard_mesh"):  # in newer versions of torch
+                parameter._shard_mesh = parameter._init_shard_mesh()  # noqa: SLF001
 
     def _only_mesh(self, modules: Sequence[nn.Module]) -> DeviceMesh:
         infos = self._mesh_infos()
@@ -113,13 +122,12 @@ class ReplicatedShards:
             raise CannotRenewError("the model is divided by tensor parallelism, too")
         if any(_has_own_exchanges(group) for group in self._groups()):
             raise CannotRenewError("the script has set how FSDP2 exchanges gradients or parameters")
-        if mesh._root_mesh is not None or mesh.mesh.flatten().tolist() != list(range(dist.get_world_size())):  # noqa: SLF001
+        if _is_part(mesh) or mesh.mesh.flatten().tolist() != list(range(dist.get_world_size())):
             raise CannotRenewError("the model's mesh is not one of all ranks in their order")
-        if mesh._flatten_mapping or _groups_made() != 1 + sum(  # noqa: SLF001
-            mesh.size() // one for one in mesh.shape if one != mesh.size()
-        ):
+        own = [size for number, size in enumerate(mesh.shape) if mesh.get_group(number) is not dist.group.WORLD]
+        if getattr(mesh, "_flatten_mapping", None) or _groups_made() != 1 + sum(mesh.size() // one for one in own):
             raise CannotRenewError("the script has process groups besides those of the model's mesh")
-        if not hasattr(FSDPModule, "reset_iter_state"):
+        if not (hasattr(FSDPModule, "reset_iter_state") or torch.__version__.startswith(RESET_HERE)):
             raise AttributeError("FSDPModule.reset_iter_state")
         return mesh
 
@@ -127,7 +135,7 @@ class ReplicatedShards:
         return _distinct(module._get_fsdp_state() for module in self._modules)  # noqa: SLF001
 
     def _groups(self) -> list[Any]:
-        return [group for state in self._states() for group in state._fsdp_param_groups]  # noqa: SLF001
+        return [group for state in self._states() for group in _groups_of(state)]
 
     def _parameters(self) -> list[Any]:
         return [parameter for group in self._groups() for parameter in group.fsdp_params]
@@ -136,6 +144,40 @@ class ReplicatedShards:
         holders = [*self._groups(), *self._parameters()]
         infos = _distinct(info for one in holders for info in (one.mesh_info, one.post_forward_mesh_info))
         return [info for info in infos if info is not None]
+
+
+def _groups_of(state: Any) -> list[Any]:
+    """The groups of parameters of a module; older versions of torch have one at most."""
+    several = vars(state).get("_fsdp_param_groups")
+    return list(filter(None, [state._fsdp_param_group] if several is None else several))  # noqa: SLF001
+
+
+def _reset_iter_state(state: Any) -> None:
+    """What ``FSDPModule.reset_iter_state`` of newer versions of torch does on CPUs, for one module."""
+    context, exchanges = state._state_ctx, state._comm_ctx  # noqa: SLF001
+    context.iter_forward_root, context.post_backward_final_callback_queued = None, False
+    if state._is_root is not None:  # noqa: SLF001  it has run
+        exchanges.all_gather_state = exchanges.reduce_scatter_state = None
+        exchanges.post_forward_order.clear()
+    state._modules_to_run_forward.clear()  # noqa: SLF001
+    for group in _groups_of(state):
+        vars(group).update(dict.fromkeys(PENDING))
+        group._post_forward_indices.clear()  # noqa: SLF001
+        group._training_state = type(group._training_state).IDLE  # noqa: SLF001
+        for parameter in group.fsdp_params:
+            parameter.sharded_param.grad = parameter.unsharded_accumulated_grad = None
+            if (whole := vars(parameter).get("_unsharded_param")) is not None:
+                whole.grad = None
+        group._to_sharded()  # noqa: SLF001
+    state._training_state = type(state._training_state).IDLE  # noqa: SLF001
+
+
+def _is_part(mesh: Any) -> bool:
+    """Whether a mesh is a part of another one."""
+    if hasattr(mesh, "_root_mesh"):
+        return mesh._root_mesh is not None  # noqa: SLF001
+    known: Any = device_mesh._mesh_resources  # noqa: SLF001  of older versions of torch
+    return known.get_root_mesh(mesh) is not mesh
 
 
 def _has_own_exchanges(group: Any) -> bool:
