@@ -69,7 +69,7 @@ def remarks(submission: Submission) -> list[str]:
     given = written(spec)
     ignored = [field for field in IGNORED if _given(given, field)]
     remarks = [f"the local target ignores what only a cluster has: {', '.join(ignored)}"] if ignored else []
-    likely = [_crowded(spec), _likely_slip(submission)] if submission.checks else []
+    likely = [_crowded(spec), _little_memory(spec), _likely_slip(submission)] if submission.checks else []
     return [*remarks, *job_remarks.remarks(spec), *missing, *filter(None, likely)]
 
 
@@ -266,6 +266,18 @@ def _disk(state: Path) -> str:
             f"{format_bytes(free)} are free for snapshots, in {state}", fix="free disk space, or --keep fewer"
         )
     return f"{format_bytes(free)} are free for snapshots, in {state}"
+
+
+def _little_memory(spec: JobSpec) -> str:
+    """A warning if what the nodes keep in memory may not fit there: a container has 64 MiB unless it is given more."""
+    root = memory_folders.ROOT
+    free = shutil.disk_usage(root).free if spec.snapshots.in_memory and root.is_dir() else LOW_DISK_BYTES
+    if free >= LOW_DISK_BYTES:
+        return ""
+    return (
+        f"snapshots.storage: memory: {root} has {format_bytes(free)} left for all nodes, and each keeps up to four "
+        "times the training state there; fix: enlarge it, as by docker run --shm-size, or snapshots.storage: perNode"
+    )
 
 
 def _crowded(spec: JobSpec) -> str:

@@ -67,6 +67,17 @@ def test_an_almost_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mo
     assert found(tmp_path)["disk"].verdict == "warning"
 
 
+def test_little_memory_is_told_to_a_job_whose_snapshots_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = JobSpec(name="job", snapshots=Snapshots(storage="memory", mirror="s3://bucket/run"))
+    assert local_checks.remarks(submission(tmp_path, spec)) == []
+    monkeypatch.setattr(local_checks, "LOW_DISK_BYTES", 1 << 62)
+    (remark,) = local_checks.remarks(submission(tmp_path, spec))
+    assert "left for all nodes, and each keeps up to four times the training state" in remark
+    assert local_checks.remarks(submission(tmp_path)) == []
+
+
 def test_no_port_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object, **__: object) -> socket.socket:
         raise PermissionError("not here")

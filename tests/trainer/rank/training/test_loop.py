@@ -69,12 +69,13 @@ def training(
     run_id: str = "run",
     memory: Path | None = None,
     workers: int | None = None,
+    model_file: bool = True,
     **options: Any,
 ) -> Iterator[Training]:
     """A model with dropout, an optimizer with state, and a scheduler: all of them have to be restored."""
     every = 1 if memory else None
     env = RankEnv(
-        job=job(snapshots__every_steps=3, snapshots__memory_every_steps=every),
+        job=job(snapshots__every_steps=3, snapshots__memory_every_steps=every, snapshots__model_file=model_file),
         run_id=run_id,
         snapshot_dir=folder,
         memory_dir=memory,
@@ -372,6 +373,28 @@ def train_on_a_full_disk(folder: Path, log: Path) -> None:
     with log.open("w") as output:
         os.dup2(output.fileno(), 1)
     with training(folder, on_step) as run:
+        run.fit()
+
+
+def test_a_run_whose_last_snapshot_is_all_that_it_leaves_fails_without_it(tmp_path: Path) -> None:
+    folder, log = tmp_path / "snapshots", tmp_path / "log"
+    assert finish(fork(train_without_room_at_the_end, folder, log)) == 0
+    assert not marker.finished(folder, "run")
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000003-g0001"]
+
+
+def train_without_room_at_the_end(folder: Path, log: Path) -> None:
+    """No space is left from step 4 on, and no model file is wanted, as in a node's memory."""
+    everything = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+    def on_step(step: Step) -> None:
+        if step.number == 4:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (3000, everything))
+
+    with log.open("w") as output:
+        os.dup2(output.fileno(), 1)
+    told = "not stored anywhere: no snapshot at step 12: .*File too large"
+    with training(folder, on_step, model_file=False) as run, pytest.raises(SnapshotError, match=told):
         run.fit()
 
 

@@ -53,7 +53,7 @@ def finish(
 
     Raises:
         Fenced: a newer generation has taken over.
-        SnapshotError: the model file or the marker cannot be written.
+        SnapshotError: the model file or the marker cannot be written; or, without a file, the last snapshot was not.
     """
     wanted = world.env.writes_model
     shared = world.env.job.snapshots.storage == "claim"
@@ -64,6 +64,8 @@ def finish(
     if archive and world.is_main:
         if wanted and not together:
             model = _model(world, state, chain, reached, archive)
+        elif not wanted and chain.last.failed:
+            raise SnapshotError(f"what was trained is not stored anywhere: {chain.last.failed}")
         writing = background.submit(archive.finish, model, chain.last.step, written=together)
     wait_for_all(world, lambda: writing is None or writing.done())
     if writing:
