@@ -44,6 +44,22 @@ def rendered(*arguments: str, release: str = "job", given: Mapping[str, Any] | N
     return [document for document in fast_yaml.load_all(done.stdout) if document]
 
 
+def notes_of(chart: Path, folder: Path) -> Callable[[Mapping[str, Any]], str]:
+    """A function that returns what helm tells after it has installed a chart, given its values, without line breaks."""
+    copied = shutil.copytree(chart, folder / chart.name)
+    text = (copied / "templates" / "NOTES.txt").read_text("utf-8")  # helm template does not show it
+    shown = 'kind: ConfigMap\nmetadata: {name: notes}\ndata: {notes: {{ include "notes" . | toJson }}}\n'
+    (copied / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}{shown}', "utf-8")
+
+    def notes(given: Mapping[str, Any]) -> str:
+        done = helm(*TEMPLATE, "kit", str(copied), "-f", "-", "-s", "templates/notes.yaml", given=given)
+        assert done.returncode == 0, done.stderr
+        (found,) = fast_yaml.load_all(done.stdout)
+        return " ".join(found["data"]["notes"].split())
+
+    return notes
+
+
 def refusal(given: Mapping[str, Any], *arguments: str, release: str = "job") -> list[str]:
     """The lines of helm's error message."""
     done = helm(*TEMPLATE, release, str(CHART), "-f", "-", *arguments, given=given)

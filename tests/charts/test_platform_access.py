@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,7 @@ from kitctl.kinds import KINDS
 from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.checks.rights import Right
 from tests import fast_yaml
-from tests.charts.helm import KUBERNETES, PLATFORM, helm
+from tests.charts.helm import KUBERNETES, PLATFORM, helm, notes_of
 
 Object = dict[str, Any]
 
@@ -141,17 +140,10 @@ def test_what_users_may_not_read_and_whom_kubernetes_lets_in() -> None:
 
 
 def test_the_notes_name_what_gives_the_cluster_away(tmp_path: Path) -> None:
-    chart = shutil.copytree(PLATFORM, tmp_path / "platform")
-    text = (chart / "templates" / "NOTES.txt").read_text("utf-8")  # helm template does not show it
-    shown = 'kind: ConfigMap\nmetadata: {name: notes}\ndata: {notes: {{ include "notes" . | toJson }}}\n'
-    (chart / "templates" / "notes.yaml").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}{shown}', "utf-8")
+    show = notes_of(PLATFORM, tmp_path)
 
     def notes(**values: Any) -> str:
-        given = {"trainingRuntimes": {"enabled": False}, **values}
-        command = ("template", "kit", str(chart), "--kube-version", KUBERNETES, "-f", "-", "-s", "templates/notes.yaml")
-        done = helm(*command, given=given)
-        assert done.returncode == 0, done.stderr
-        return " ".join(yaml.safe_load(done.stdout)["data"]["notes"].split())
+        return show({"trainingRuntimes": {"enabled": False}, **values})
 
     given = notes(roles={"admin": {"users": ["ada"]}}, namespaces={"a": {"create": True, "podSecurity": "privileged"}})
     assert "Whoever may submit jobs in namespace a can be root on the cluster's machines" in given

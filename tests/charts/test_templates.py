@@ -15,7 +15,7 @@ from kitctl.input.job_request import JobRequest
 from kitctl.spec.job_spec import JobSpec
 from kitjob import variables
 from kittrain.job.env import node_env
-from tests.charts.helm import CHART, DIFFERENCES, Object, alike, manifests, rendered
+from tests.charts.helm import CHART, DIFFERENCES, Object, alike, manifests, notes_of, rendered
 from tests.kitctl.render.test_objects import ACCEPTED, KINDS, LIMITS, SOURCES
 from tests.kitctl.render.test_template_values import expanded
 from tests.kitctl.rendered import document_in, env_in, of_kind
@@ -234,3 +234,18 @@ def test_snapshots_outlive_the_release_by_default() -> None:
     )
     assert kept["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert "annotations" not in not_kept
+
+
+def test_the_notes_say_where_snapshots_are_and_what_is_left_of_them(tmp_path: Path) -> None:
+    notes = notes_of(CHART, tmp_path)
+
+    def of(**snapshots: Any) -> str:
+        return notes({"snapshots": snapshots, "keepSnapshots": False}).partition("helm test -n default kit")[2]
+
+    assert of() == " Snapshots and each rank's log are on the claim kit-snapshots. It is deleted with the release."
+    gone = "of each node, and go with the release."
+    assert of(storage="perNode") == f" Snapshots are in a volume {gone} Set snapshots.mirror to keep them."
+    mirrored = of(storage="memory", mirror="s3://bucket/team/run")
+    assert mirrored.startswith(f" Snapshots are in the memory {gone} s3://bucket/team/run has them, too. To continue")
+    assert mirrored.endswith("helm install -n default kit CHART -f job.yaml --set resume=true")
+    assert of(enabled=False) == ""
