@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.corpus.blind_healthy import BLIND_HEALTHY
+from tests.corpus.blind_lot import BLIND_LOT
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_standing import BLIND_STANDING
 from tests.corpus.blind_threads import BLIND_THREADS
@@ -26,6 +27,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_STANDING,
     *BLIND_HEALTHY,
     *BLIND_THREADS,
+    *BLIND_LOT,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_HEALTHY,

@@ -65,6 +65,15 @@ ENDS: Final = Family(
             seen="OOMKilled (exit code 137, the limit is 256Mi, which the namespace's LimitRange sets)",
         ),
         Rule(
+            r"DefaultCPUAllocator: (?:not enough|can't allocate) memory: you tried to allocate \d{15,} bytes",
+            "the ranks call different collectives: one has taken another's data for the size of its own",
+            "all ranks have to call the same collectives in the same order: look for one that only some of them call, "
+            "before the one in the traceback",
+            called=r"/torch/distributed/distributed_c10d\.py\W, line \d+, in \w+_object(?:_list)?\n",
+            seen="DefaultCPUAllocator: can't allocate memory: you tried to allocate 1795805313113641494 bytes",
+            means="in all_gather_object, or another collective of objects, which sends its sizes first",
+        ),
+        Rule(
             r"OOMKilled \(|^OOMKilled$|killed by SIGKILL: out of memory"
             r"|(?:^|\n|\(|^exit code \d+: )(?:[\w.]+\.)?_?(?:Array)?MemoryError(?::| \(|\n|$)"
             r"|Cannot allocate memory(?! \w)|DefaultCPUAllocator: (?:not enough|can't allocate) memory",

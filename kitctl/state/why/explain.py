@@ -12,7 +12,7 @@ from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
 from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS, OTHER_GROUP
+from kitctl.state.why.hangs import HANGS, LATE, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
@@ -171,7 +171,7 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
         yield _of_failure(job.failure, local=local)
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
-        texts = [*nodes, job.reason] if _stuck(job) else [job.reason, *nodes]
+        texts = [*nodes, _late(job), job.reason] if _stuck(job) else [_late(job), job.reason, *nodes]
         if again := _repeated(job):
             yield _of_failure(again, local=local)
         told = job.last_failure
@@ -195,6 +195,12 @@ def _repeated(job: JobState) -> Termination | None:
     if last is None or last.cause.startswith("killed by "):
         return None
     return Termination(outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause)
+
+
+def _late(job: JobState) -> str:
+    """What a job has begun anew for, if ranks have waited for others in vain: it explains the lost steps."""
+    cause = job.last_recovery.cause if job.last_recovery and job.reason.startswith(FROM_THE_BEGINNING) else ""
+    return cause if re.search(LATE, cause) else ""
 
 
 def _stuck(job: JobState) -> bool:

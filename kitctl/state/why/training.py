@@ -56,9 +56,11 @@ TRAINING: Final = Family(
             seen="UnpicklingError: Weights only load failed",
         ),
         Rule(
-            r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes",
+            r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes"
+            r"|record size \(\d+ bytes\) does not match expected size",
             "",
-            "use an earlier one; write checkpoints to another name first, and os.replace() it when complete",
+            "use an earlier one; let one rank write a checkpoint, to another name first, and os.replace() it when "
+            "complete",
             seen="PytorchStreamReader failed reading zip archive: ...",
         ),
         Rule(
@@ -238,6 +240,47 @@ TRAINING: Final = Family(
             "",
             "the data set lacks what the model takes as labels: name that column labels, or list it in label_names",
             seen="ValueError: The model did not return a loss from the inputs, ...",
+        ),
+        Rule(
+            r"can't use batches of different size with `dispatch_batches=True`",
+            "the first process of accelerate cannot join batches of different sizes, which it hands to the others",
+            "let each process fetch its own: DataLoaderConfiguration(dispatch_batches=False), in a Trainer by "
+            "accelerator_config; or pad all samples to one length",
+        ),
+        Rule(
+            r"^TypeError: object of type '([^']*)' has no len\(\)",
+            "a DistributedSampler needs the data set's length, and {0} has none",
+            "leave out the sampler of an IterableDataset: let it yield each rank its own part, by RANK and WORLD_SIZE",
+            called=r"torch/utils/data/distributed\.py",
+            seen="TypeError: object of type 'Shards' has no len()",
+        ),
+        Rule(
+            r"DataLoader with IterableDataset: expected unspecified \w+ option",
+            "",
+            "leave out sampler, batch_sampler and shuffle: an IterableDataset has an order of its own; let it yield "
+            "each rank its own part",
+            seen="ValueError: DataLoader with IterableDataset: expected unspecified sampler option, but got ...",
+        ),
+        Rule(
+            r"Tried to step \d+ times\. The specified number of total steps is \d+",
+            "",
+            "total_steps is how often scheduler.step() is called: epochs * len(loader), of each rank's loader; or call "
+            "it less often, as after each epoch",
+            seen="ValueError: Tried to step 151 times. The specified number of total steps is 150",
+        ),
+        Rule(
+            r"DistributedDataParallel is not needed when a module doesn't have any parameter",
+            "",
+            "use the module itself there: it is frozen, and has nothing to average; or wrap it before it is frozen",
+            seen="RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameter ...",
+        ),
+        Rule(
+            r"The size of tensor a (\(\d+\) must match the size of tensor b \(\d+\))",
+            "the optimizer's state that was loaded is of other parameters: its size {0}",
+            "begin with a new optimizer, or load the state of the same model: parameters in the same order, and whole, "
+            "or in the parts of a run with as many ranks",
+            called=r"/torch/optim/(?!lr_scheduler)[^\n]*(?:\n(?! *File )[^\n]*)*\Z",  # the innermost frame
+            seen="RuntimeError: The size of tensor a (841) must match the size of tensor b (1681) at non-singleton ...",
         ),
         Rule(
             r"LightningModule has parameters that were not used in",

@@ -339,6 +339,48 @@ def test_a_failure_that_a_job_comes_to_again_as_it_begins_anew_is_told_before_th
     assert explain(killed, 12.0).cause == anew, "that need not happen again"
 
 
+def test_ranks_that_came_too_late_are_told_before_the_steps_that_it_costs_to_begin_anew() -> None:
+    late = RecoveryTimings(cause="the ranks of node 1, pod run-1-x7k2p timed out after 25000 ms in a collective; ...")
+    anew = "resumed at step 0: 100 steps lost; the script has loaded nothing that it saved in this run"
+    job = replace(JOB, phase="Running", restarts=1, progress=Progress(step=60), reason=anew, last_recovery=late)
+    found = explain(job, 12.0)
+    assert found.cause == (
+        "the ranks of node 1 timed out after 25000 ms in a collective: the other ranks did not come in time"
+    )
+    assert "a longer timeout" in found.fix
+    lost = RecoveryTimings(cause="node 1, pod run-1-x7k2p is lost")
+    assert explain(replace(job, last_recovery=lost), 12.0).cause == anew
+
+
+def test_a_size_that_was_another_collectives_data_is_no_lack_of_memory() -> None:
+    error = "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    error += "you tried to allocate {} bytes. Error code 12 (Cannot allocate memory)"
+    huge, large = error.format(1795805313113641494), error.format(64000000000)
+    frame = '  File "/usr/lib/site-packages/torch/distributed/distributed_c10d.py", line 4476, in all_gather_object\n'
+    assert "call different collectives" in explain(failed(huge, traceback=frame), 0.0).cause
+    for told in (failed(huge), failed(large, traceback=frame)):
+        assert "can't allocate memory" in explain(told, 0.0).cause
+
+
+def test_a_wrong_size_is_the_optimizers_only_if_it_is_found_there() -> None:
+    error = "RuntimeError: The size of tensor a (841) must match the size of tensor b (1681) at non-singleton dimension"
+    step = '  File "/job/train.py", line 27, in step\n    adam.step()\n'
+    own = '  File "/job/train.py", line 9, in forward\n    return a + b\n'
+    inside = '  File "/usr/lib/site-packages/torch/optim/adam.py", line 460, in _single\n    exp_avg.lerp_(grad)\n'
+    found = explain(failed(error, traceback=f"{step}{inside}{error}"), 0.0)
+    assert "the optimizer's state that was loaded is of other parameters: its size (841)" in found.cause
+    closure = explain(failed(error, traceback=f"{step}{inside}{own}{error}"), 0.0)
+    assert closure.fix == "see train.py:9, where it was raised"
+
+
+def test_a_length_is_the_samplers_only_if_it_asks_for_it() -> None:
+    error = "TypeError: object of type 'Shards' has no len()"
+    own = '  File "/job/train.py", line 24, in main\n    sampler = DistributedSampler(train)\n'
+    sampler = '  File "/usr/lib/site-packages/torch/utils/data/distributed.py", line 97, in __init__\n'
+    assert "a DistributedSampler needs" in explain(failed(error, traceback=own + sampler), 0.0).cause
+    assert explain(failed(error, traceback=own), 0.0).fix == "see train.py:24, where it was raised"
+
+
 def test_a_note_is_told_of_a_job_without_a_cause_and_is_none() -> None:
     job = replace(JOB, phase="Succeeded", ended=2.0, note="no optimizer step was seen")
     found = explain(job, 3.0)
@@ -433,6 +475,11 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
         ("TypeError: '<=' not supported between instances of 'float' and 'str'", "1.0e-4"),
         ("FileNotFoundError: [Errno 2] No such file or directory: '../data/a.csv'", "Path(__file__).parent"),
         ("exit code 1: FileNotFoundError: [Errno 2] No such file or directory: 'data/a.csv'", "to_absolute_path"),
+        ("ValueError: DataLoader with IterableDataset: expected unspecified sampler option, but", "leave out sampler"),
+        ("ValueError: Tried to step 151 times. The specified number of total steps is 150", "epochs * len(loader)"),
+        ("RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameter", "frozen"),
+        ("RuntimeError: record size (3200 bytes) does not match expected size (1600 bytes)", "let one rank write"),
+        ("RuntimeError: You can't use batches of different size with `dispatch_batches=True`", "dispatch_batches="),
     ],
 )  # fmt: skip
 def test_errors_of_frameworks_have_fixes(error: str, fix: str) -> None:

@@ -1,0 +1,120 @@
+"""Situations of a blind set that was drawn by lot from causes that public threads found, for what was mended then."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.corpus.situation import DDP, GROUP, ONCE, Situation
+
+_SLOW_CHECKPOINT: Final = (
+    GROUP.replace('"gloo"', '"gloo", timeout=datetime.timedelta(seconds=8)').replace("import os", "import datetime, os")
+    + """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+def save(path):
+    content = b"0" * 60
+    with open(path, "wb") as file:
+        for at in range(60):
+            file.write(content[at:at + 1])
+            time.sleep(1)
+
+for i in range(400):
+    optimizer.zero_grad()
+    model(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+    if i % 100 == 99 and rank == 0:
+        save("average.pt")
+"""
+)
+_STREAM: Final = """
+class Shards(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from torch.ones(80, 4)
+"""
+BLIND_LOT: Final = (
+    Situation(
+        name="a checkpoint that takes longer than the others wait",
+        script=_SLOW_CHECKPOINT,
+        cause="the ranks of node 1 timed out after 8000 ms in a collective|rank 0 (?:is busy|sleeps) at train.py",
+        fix="a longer timeout",
+        first=(False, False),
+    ),
+    Situation(
+        name="a size that is data of another collective",
+        script=DDP
+        + """
+for epoch in range(3):
+    for i in range(30):
+        step()
+    if epoch == 1 and rank == 0:
+        began = torch.tensor([time.time_ns()])
+        dist.all_gather([torch.zeros_like(began) for _ in range(2)], began)
+    dist.all_gather_object([None, None], [f"sample {i}" for i in range(20 + rank)])
+""",
+        cause="the ranks call different collectives",
+        fix="one that only some of them call",
+        options=ONCE,
+        first=(False, False),
+    ),
+    Situation(
+        name="a sampler for a stream",
+        script=GROUP + _STREAM + "torch.utils.data.DistributedSampler(Shards(), shuffle=False)",
+        cause="needs the data set's length, and Shards has none",
+        fix="leave out the sampler",
+        first=(True, False),
+    ),
+    Situation(
+        name="an order for a stream",
+        script=GROUP + _STREAM + "torch.utils.data.DataLoader(Shards(), batch_size=8, shuffle=True)",
+        cause="expected unspecified shuffle option",
+        fix="leave out sampler, batch_sampler and shuffle",
+        first=(True, False),
+    ),
+    Situation(
+        name="a schedule that ends too early",
+        script=DDP
+        + """
+schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=60)
+for i in range(90):
+    step()
+    schedule.step()
+""",
+        cause="The specified number of total steps is 60",
+        fix=r"epochs \* len\(loader\)",
+        first=(True, False),
+    ),
+    Situation(
+        name="a frozen model that is wrapped",
+        script=DDP
+        + """
+for i in range(30):
+    step()
+torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4).requires_grad_(False))
+""",
+        cause="DistributedDataParallel is not needed",
+        fix="use the module itself",
+        first=(True, False),
+    ),
+    Situation(
+        name="an optimizer of another number of ranks",
+        script=DDP
+        + """
+part = torch.nn.Parameter(torch.ones(10))
+part.grad = torch.ones(10)
+adam, former = torch.optim.Adam([part]), torch.nn.Parameter(torch.ones(5))
+former.grad = torch.ones(5)
+saved = torch.optim.Adam([former])
+saved.step()
+adam.load_state_dict(saved.state_dict())
+for i in range(30):
+    step()
+adam.step()
+""",
+        cause=r"the optimizer's state that was loaded is of other parameters: its size \(5\)",
+        fix="a run with as many ranks",
+        options=ONCE,
+        first=(True, False),
+    ),
+)
