@@ -174,6 +174,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         return f"no step for {duration(now - found.since)}: {found.what}" if found else ""
 
 
+_RANKS_FAILED: Final = " have failed"  # the end of a round as other nodes see it: their own tells why, in a moment
 _CONSEQUENCE: Final = " lost its peers ("  # in the reason of a node whose ranks failed because of others'
 
 
@@ -289,7 +290,8 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
     notes = () if _waits(facts) else (node.note for node in facts.nodes)
     preparing = (_preparing(node, facts) for node in facts.nodes)
     known = next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
-    return known or (facts.report.ended_by if phase == "Recovering" and facts.report else "")
+    ended_by = facts.report.ended_by if phase == "Recovering" and facts.report else ""
+    return known or ("" if ended_by.endswith(_RANKS_FAILED) else ended_by)
 
 
 def _last_failure(facts: JobFacts) -> str:

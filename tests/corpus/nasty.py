@@ -163,7 +163,7 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         name="two data types",
         script="import torch\ntorch.nn.Linear(2, 2)(torch.ones(2, 2, dtype=torch.float64))",
         cause="dtype|same dtype",
-        fix=r"train\.py:2",
+        fix=r"\.float\(\)|autocast",
         options=ONCE,
     ),
     Situation(

@@ -15,6 +15,7 @@ from tests.corpus.cluster_running import CLUSTER_RUNNING
 from tests.corpus.failing import FAILURES
 from tests.corpus.healthy import HEALTHY
 from tests.corpus.nasty import NASTY
+from tests.corpus.odd import ODD
 from tests.corpus.situation import Situation
 from tests.corpus.standing import STANDING
 
@@ -23,6 +24,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *STANDING,
     *HEALTHY,
     *NASTY,
+    *ODD,
     *BLIND_SCRIPTS,
     *BLIND_STANDING,
     *BLIND_HEALTHY,

@@ -23,6 +23,20 @@ HANGS: Final = Family(
             seen="rank 1 called all_reduce of [3] float32, where rank 0 called all_reduce of [4] float32",
         ),
         Rule(
+            r"Detected mismatch between collectives on ranks",
+            "",
+            "all ranks have to call the same collectives in the same order, with tensors of the same shape and "
+            "type: look for a condition that differs between them",
+            seen="RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ...",
+        ),
+        Rule(
+            r"failed to pass monitoredBarrier|timed out waiting for monitoredBarrier",
+            "",
+            "the ranks that it names have not come to that barrier: see their logs; if they work, give "
+            "monitored_barrier a longer timeout",
+            seen="RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 30000 ms",
+        ),
+        Rule(
             r"\bfinished the collective in which rank \d+ lost it, ",
             "",
             "give the same function, shape and type to the last collective on all ranks, as by padding a last, shorter "

@@ -54,6 +54,33 @@ SCRIPTS: Final = Family(
             local="see who owns it; or write to another folder",
         ),
         Rule(
+            r"\[Errno 116\]|Stale file handle(?:\n|$)",
+            "",
+            "another machine has removed or replaced the file while it was open: write new files under new names, "
+            "and open it again",
+            seen="OSError: [Errno 116] Stale file handle: '/data/x.bin'",
+        ),
+        Rule(
+            r"OSError: \[Errno 5\] Input/output error",
+            "",
+            "the disk or the volume of that path fails: see the kernel log of its machine, or its server; then "
+            "restart the job",
+            seen="OSError: [Errno 5] Input/output error: '/data/x.bin'",
+        ),
+        Rule(
+            r"'ascii' codec can't (?:en|de)code",
+            "",
+            "--env PYTHONUTF8=1, or open(..., encoding='utf-8'): Python takes the locale's encoding, which is "
+            "ASCII here",
+            seen="UnicodeEncodeError: 'ascii' codec can't encode character '\\xe9' in position 3",
+        ),
+        Rule(
+            r"unsupported locale setting(?:\n|$)",
+            "",
+            "--env LC_ALL=C.UTF-8, or install the locale that the script names",
+            seen="locale.Error: unsupported locale setting",
+        ),
+        Rule(
             r"CalledProcessError: ",
             "",
             "mend what the program says; more of it is in the last lines",

@@ -34,6 +34,22 @@ SERVICES: Final = Family(
             seen="You are trying to access a gated repo.",
         ),
         Rule(
+            r"NoCredentialsError: |Unable to locate credentials(?! \w)|DefaultCredentialsError: ",
+            "",
+            "give the ranks credentials: --env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY, which take yours; or "
+            "--secret, or a service account that has the right",
+            local="give the ranks credentials: --env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY, which take yours, "
+            "or their file in your home folder",
+            seen="NoCredentialsError: Unable to locate credentials",
+        ),
+        Rule(
+            r"\((?:AccessDenied|403|Forbidden)\) when calling the (\w+) operation",
+            "",
+            "the credentials that the ranks have may not do that ({0}): use others, or have it allowed for that "
+            "bucket and path",
+            seen="ClientError: An error occurred (AccessDenied) when calling the GetObject operation: Access Denied",
+        ),
+        Rule(
             r"\b429 Client Error: |\b429 Too Many Requests\b",
             "",
             "all ranks ask at once: let rank 0 ask and share what it gets, ask more seldom, or wait longer before each "
@@ -81,7 +97,8 @@ SERVICES: Final = Family(
             seen="sqlite3.OperationalError: database is locked",
         ),
         Rule(
-            r"(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError|ClientConnectorError|OperationalError)\b"
+            r"Could not connect to the endpoint URL|(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError"
+            r"|ClientConnectorError|OperationalError|ConnectionError: Error \d+ connecting to)\b"
             r".*?(?:refused|timed out|unreachable|Max retries)",
             "",
             "check that the service is up, and reached at that address from the nodes: one on your own machine is not; "

@@ -289,6 +289,64 @@ TRAINING: Final = Family(
             seen="RuntimeError: It looks like your LightningModule has parameters that were not used in ...",
         ),
         Rule(
+            r"index out of range in self(?![\w-])",
+            "",
+            "an index is beyond the embedding: use the model's own tokenizer, or "
+            "model.resize_token_embeddings(len(tokenizer)); indices begin at 0",
+            seen="IndexError: index out of range in self",
+        ),
+        Rule(
+            r"Cannot re-initialize CUDA in forked subprocess",
+            "",
+            "DataLoader(..., multiprocessing_context='spawn'), or use no GPU in what its workers do",
+            seen="RuntimeError: Cannot re-initialize CUDA in forked subprocess.",
+        ),
+        Rule(
+            r"Input type \(.*?\) and weight type \(.*?\) should be the same",
+            "",
+            "move the model and each batch to one device, and give them one type: .to(device, dtype)",
+            seen="RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the "
+            "same",
+        ),
+        Rule(
+            r"expected (?:m1 and m2 to have the same dtype"
+            r"|scalar type (?:Float|Double|Half|BFloat16|Long|Int|Bool|Byte) but found)"
+            r"|mat1 and mat2 must have the same dtype",
+            "",
+            "give both tensors one type, as by .float(), or compute within torch.autocast, which does so",
+            seen="RuntimeError: mat1 and mat2 must have the same dtype, but got Float and Double",
+            means="what numpy has made is Double",
+        ),
+        Rule(
+            r"No backend type associated with device type|Tensors must be CUDA and dense",
+            "",
+            "the process group exchanges no tensors of that device: init_process_group('cpu:gloo,cuda:nccl'), or "
+            "move the tensor with .to(device)",
+            seen="RuntimeError: No backend type associated with device type cpu",
+        ),
+        Rule(
+            r"DataLoader timed out after \d+ seconds",
+            "",
+            "a worker has taken longer than the loader's timeout: raise that, or see what its data set waits for: "
+            "num_workers=0 shows the line",
+            seen="RuntimeError: DataLoader timed out after 5 seconds",
+        ),
+        Rule(
+            r"default_collate: batch must contain|Could not infer dtype of NoneType",
+            "",
+            "the data set gives None, or what cannot be stacked, for a sample: leave such samples out, or write a "
+            "collate_fn",
+            seen="TypeError: default_collate: batch must contain tensors, ...; found <class 'NoneType'>",
+        ),
+        Rule(
+            r"BackendCompilerFailed: .*?(?:triton|Triton)|Cannot find a working triton installation",
+            "",
+            "install the triton that this torch was built with, or run without torch.compile: --env "
+            "TORCH_COMPILE_DISABLE=1",
+            seen="BackendCompilerFailed: backend='inductor' raised: RuntimeError: Cannot find a working triton "
+            "installation",
+        ),
+        Rule(
             # Not those that sort a list make, of numbers and texts.
             r"'(?:<=|>=|>)' not supported between instances of '(?:float|int)' and 'str'"
             r"|'<' not supported between instances of 'float' and 'str'",

@@ -302,6 +302,8 @@ def test_the_first_failure_is_told_while_the_job_recovers(
 
 
 def test_what_ended_the_last_group_is_told_until_anything_says_more() -> None:
+    failed = record.replace(FORMED, forming=True, ended_by="the ranks of node 1, pod job-1 have failed")
+    assert derive(facts(node(0), node(1), report=failed)).reason == "", "their node tells why in a moment"
     lost = record.replace(FORMED, forming=True, ended_by="node 1, pod job-1 is lost")
     assert derive(facts(node(0), node(1), report=lost)).reason == "node 1, pod job-1 is lost"
     assert (

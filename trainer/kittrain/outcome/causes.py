@@ -181,7 +181,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     # Memory: of the GPU, of the container, of /dev/shm.
     Cause(
-        r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY",
+        r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|CUDA error: out of memory"
+        r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)",
         fix="a smaller batch for each rank, activation checkpointing, or a sharded model; if much is reserved but not "
         "allocated, --env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
         seen="torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.",
@@ -302,7 +303,9 @@ CAUSES: Final[tuple[Cause, ...]] = (
     # A server of the script's own that does not answer is no lost peer: torch raises none of these types.
     Cause(
         r"^([\w.]+\.)?(URLError|HTTPError|MaxRetryError|NewConnectionError|Connect(ion)?Timeout(Error)?|ReadTimeout(Error)?"
-        r"|ConnectError|Client\w*Error|OperationalError|ProxyError|SSLError): ",
+        r"|ConnectError|Client\w*Error|OperationalError|ProxyError|SSLError|EndpointConnectionError): "
+        # Those of requests, of the hub and of redis have the name of Python's own.
+        r"|^([\w.]+\.)?ConnectionError: (HTTPS?ConnectionPool\(|\('Connection aborted|Couldn't reach |Error -?\d+ )",
         fix="check that the service is up, and reached at that address from the nodes",
         seen="URLError: <urlopen error [Errno 111] Connection refused>",
     ),

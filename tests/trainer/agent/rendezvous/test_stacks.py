@@ -108,6 +108,15 @@ def test_all_known_frames_exist_in_this_torch() -> None:
     assert sys.modules["torch.distributed.c10d_logger"].__file__ == f"{root}/{stacks.WRAPPERS[0]}"
 
 
+def test_a_script_that_is_over_but_for_an_exit_handler_is_in_that() -> None:
+    ends = f'"{TRAINER}/system/after_fork.py", line 85 in run_and_exit'
+    runs = f'"{TRAINER}/agent/processes/worker.py", line 52 in main'
+    handler = '"/home/me/train.py", line 9 in upload'
+    assert locate(printed(handler, ends)) == Location(line="train.py:9 in upload", exits="exit handler")
+    assert locate(printed(ends)) == Location(exits="exit handler")
+    assert locate(printed(handler, runs, ends)) == Location(line="train.py:9 in upload")
+
+
 def test_a_script_that_is_over_but_for_a_thread_is_where_that_one_is() -> None:
     thread = 'Thread 0x00007fa061e506c0 (most recent call first):\n  File "/home/me/train.py", line 23 in report'
     rest = (
@@ -116,8 +125,8 @@ def test_a_script_that_is_over_but_for_a_thread_is_where_that_one_is() -> None:
     )
     shutdown = f'"{threading.__file__}", line 1590 in _shutdown'
     assert locate([*thread.splitlines(), *printed(shutdown, *rest)]) == Location(
-        line="train.py:23 in report", exits=True
+        line="train.py:23 in report", exits="thread"
     )
-    assert locate(printed(shutdown, *rest)) == Location(line="", exits=True)
+    assert locate(printed(shutdown, *rest)) == Location(line="", exits="thread")
     script = '"/home/me/train.py", line 3 in <module>'
     assert locate(printed(script, *rest)) == Location(line="train.py:3 in <module>")

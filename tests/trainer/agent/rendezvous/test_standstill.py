@@ -67,7 +67,7 @@ SLEEPS = rank(1, "h.py:5 in <module>")
         ([replace(rank(0, "prepare.py:20", wait="barrier"), said="KeyError: 'text'"), rank(1, "prepare.py:19 in main")],
          ("rank 1 sleeps at prepare.py:19 in main, rank 0 waits in barrier at prepare.py:20; "
           "rank 0 says: KeyError: 'text'")),
-        ([replace(rank(0), location=Location(line="h.py:9 in report", exits=True))],
+        ([replace(rank(0), location=Location(line="h.py:9 in report", exits="thread"))],
          "rank 0 has ended its script, but not its thread at h.py:9 in report"),
         # Before the first step: one that waits for others is worth a word, ranks that work are not.
         ([rank(0, wait="init_process_group", **JOINING), rank(1, busy=True, **JOINING)],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -42,6 +42,8 @@ TRIES: Final[tuple[tuple[str, str], ...]] = (
     ("/tenacity/nap.py", "sleep"),
     ("/backoff/_sync.py", "retry"),
 )
+ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
+RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
 # Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
@@ -71,14 +73,15 @@ class Location:
         line: the innermost line of user code, or of any code if there is none.
         loads: whether it waits for the workers of its data loader.
         tries: whether it connects to a server, or waits until it tries that again.
-        exits: whether the script is over, but not a thread that it has started: ``line`` is that one's.
+        exits: what goes on although the script is over: a ``thread`` that it has started, or an ``exit handler``;
+            ``line`` is that one's. Empty: it is not over.
     """
 
     wait: str = ""
     line: str = ""
     loads: bool = False
     tries: bool = False
-    exits: bool = False
+    exits: str = ""
 
 
 def locate(printed: Iterable[str]) -> Location | None:
@@ -95,11 +98,21 @@ def locate(printed: Iterable[str]) -> Location | None:
         return None
     if frames[0].file.endswith("/threading.py") and frames[0].function == "_shutdown":
         others = (frame for thread in threads[:-1] for frame in thread if not LIBRARY.search(frame.file))
-        return Location(line=str(next(others, "")), exits=True)
+        return Location(line=str(next(others, "")), exits="thread")
+    if (handlers := _exit_handlers(frames)) is not None:
+        return Location(line=str(next(handlers, "")), exits="exit handler")
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
     return Location(wait=_wait(frames), line=str(user), loads=loads, tries=tries)
+
+
+def _exit_handlers(frames: list[Frame]) -> Iterator[Frame] | None:
+    """The user's frames in what runs after the script; None while that runs itself."""
+    at = next((at for at, one in enumerate(frames) if (one.file.endswith(ENDS[0]) and one.function == ENDS[1])), None)
+    if at is None or any(one.file.endswith(RUNS) for one in frames[:at]):
+        return None
+    return (one for one in frames[:at] if not LIBRARY.search(one.file))
 
 
 def _wait(frames: list[Frame]) -> str:

@@ -168,7 +168,7 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
         (one.ended, "has ended"),
         (one.frozen, "is stopped (by SIGSTOP, or a debugger)"),
         (not one.has_stack, "does not show where it is"),
-        (one.location.exits, "has ended its script, but not its thread{at}"),
+        (bool(one.location.exits), f"has ended its script, but not its {one.location.exits}{{at}}"),
         (one.location.loads, "waits for its data loader{at}"),
         (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),

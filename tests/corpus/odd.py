@@ -1,0 +1,108 @@
+"""Situations of unusual kinds: errors that scripts make for themselves, and waits that are their own fault."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.corpus.situation import DDP, Situation
+
+ONCE: Final = ("--max-restarts", "0")
+ODD: Final = (
+    Situation(
+        name="an interrupt that the script raises",
+        script=DDP
+        + "for i in range(400):\n    step()\n    if i == 40 and rank == 1:\n        raise KeyboardInterrupt\n",
+        cause=r"rank 1: KeyboardInterrupt: at train.py:\d+: raise KeyboardInterrupt",
+        fix=r"train\.py:\d+",
+        options=ONCE,
+    ),
+    Situation(
+        name="warnings that are errors",
+        script="import warnings\nwarnings.simplefilter('error')\n"
+        + DDP
+        + "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)\nscheduler.step()\nstep()\n",
+        cause="UserWarning: Detected call of `lr_scheduler.step",
+        fix="filterwarnings",
+        options=ONCE,
+    ),
+    Situation(
+        name="a thread that ends the process",
+        script=DDP
+        + """
+import threading
+def watch():
+    time.sleep(2)
+    print("watchdog: the license server is gone", flush=True)
+    os._exit(1)
+if rank == 1:
+    threading.Thread(target=watch, daemon=True).start()
+while True:
+    step()
+""",
+        cause="rank 1: exit code 1: watchdog: the license server is gone",
+        options=ONCE,
+    ),
+    Situation(
+        name="a library that ends the process",
+        script=DDP
+        + """
+import ctypes
+for i in range(400):
+    step()
+    if i == 30 and rank == 0:
+        said = b"mylib.c:88: error: cannot open calibration table v3\\n"
+        ctypes.CDLL(None).write(2, said, len(said))
+        ctypes.CDLL(None).exit(1)
+""",
+        cause="rank 0: exit code 1: mylib.c:88: error: cannot open calibration table v3",
+        options=ONCE,
+    ),
+    Situation(
+        name="a checkpoint into a pipe that nobody reads",
+        script=DDP
+        + """
+os.mkfifo(f"checkpoint-{rank}")
+for i in range(400):
+    step()
+    if i == 40 and rank == 0:
+        torch.save(model.state_dict(), "checkpoint-0")
+""",
+        cause=r"no step for .*: rank 0 sleeps at train.py:\d+, rank 1 waits in all_reduce of its backward pass",
+    ),
+    Situation(
+        name="an exit handler that waits",
+        script=DDP
+        + "import atexit\natexit.register(time.sleep, 3600 * rank)\nfor i in range(40):\n    step()\n"
+        + "dist.destroy_process_group()\n",
+        cause="no step for .*: node 0 has ended, rank 1 has ended its script, but not its exit handler",
+    ),
+    Situation(
+        name="a server that nobody is at",
+        script="import socket, time, torch\nwhile True:\n    try:\n"
+        "        socket.create_connection(('192.0.2.7', 9), timeout=30)\n"
+        "    except OSError:\n        time.sleep(0.1)\n",
+        cause=r"no step for .*: ranks 0-1 (?:try to reach a server|sleep) at train.py:\d",
+    ),
+    Situation(
+        name="healthy download that is slow",
+        script="""
+import http.server, socketserver, threading, time, urllib.request
+class Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(100 << 10))
+        self.end_headers()
+        for _ in range(100):
+            self.wfile.write(bytes(1 << 10))
+            time.sleep(0.25)
+    def log_message(self, *_):
+        pass
+server = socketserver.TCPServer(("127.0.0.1", 0), Slow)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+body = urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/").read()
+"""
+        + DDP
+        + "for i in range(50):\n    step()\n",
+        healthy=True,
+    ),
+)
