@@ -37,6 +37,7 @@ Phase = Literal[
 ]
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed", "Cancelled"})
 BRIEF_REASON: Final = 160  # characters
+UP_FOR: Final = 45.0  # seconds that node 0 has to run for others to reach it
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +176,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _RANKS_FAILED: Final = " have failed"  # the end of a round as other nodes see it: their own tells why, in a moment
+_UNREACHED: Final = "waiting for node 0 at "  # what an agent says that finds no way to node 0
 _CONSEQUENCE: Final = " lost its peers ("  # in the reason of a node whose ranks failed because of others'
 
 
@@ -324,7 +326,13 @@ def _preparing(node: NodeFacts, facts: JobFacts) -> str:
     """What the node's current process does before it joins; empty if nothing that takes long. By its own clock."""
     preparation = facts.preparing.get(node.index)
     current = preparation and node.alive and preparation.pod == node.pod and preparation.since >= (node.started or 0.0)
-    return preparation.what if preparation and current else ""
+    if not preparation or not current:
+        return ""
+    if not preparation.what.startswith(_UNREACHED):
+        return preparation.what
+    first = next((one for one in facts.nodes if one.index == 0 and one.alive), None)
+    up = first is not None and preparation.since >= (first.started or 0.0) + UP_FOR
+    return f"node {node.index} is {preparation.what}" if up and not (facts.report and facts.report.formed) else ""
 
 
 def _failure_reason(failure: Termination) -> str:

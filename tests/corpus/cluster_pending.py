@@ -253,4 +253,11 @@ CLUSTER_PENDING: Final = (
         fix="kubectl logs .* -c proxy.*pod.sidecars",
         first=(False, False),
     ),
+    pending(
+        "another DNS than that of the cluster",
+        spec="pod: {spec: {dnsPolicy: Default}}",
+        cause="node 1 cannot resolve node 0's name run-0",
+        fix="leave out dnsPolicy",
+        first=(False, False),
+    ),
 )

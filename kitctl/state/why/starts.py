@@ -83,6 +83,22 @@ STARTS: Final = Family(
             seen="run ... has already finished; if this is a new run, ...",
             means="rendered manifests were applied again, and the pods may not look at their job",
         ),
+        Rule(
+            r"^(node \d+) is waiting for node 0 at (\S+):\d+ \(\[Errno -\d+\] ",
+            "{0} cannot resolve node 0's name {1}",
+            "leave out dnsPolicy and dnsConfig of pod.spec, which ask another DNS than the cluster's; see that this "
+            "(CoreDNS) answers, for the domain that is rendezvous.clusterDomain",
+            seen="node 1 is waiting for node 0 at run-0.run.team.svc.cluster.local:29400 ([Errno -2] ...",
+            means="its pod runs, and has a name",
+        ),
+        Rule(
+            r"^(node \d+) is waiting for (node 0 at \S+) \((?:timed out|\[Errno \d+\] )",
+            "{0} cannot connect to {1}",
+            "let the job's pods connect to each other: see the namespace's network policies, a service mesh "
+            "(sidecar.istio.io/inject: 'false' in pod.labels), and firewalls between the machines",
+            seen="node 1 is waiting for node 0 at run-0.run.team.svc.cluster.local:29400 (timed out)",
+            means="its pod runs, and packets to it are dropped",
+        ),
     ),
     of_ranks=False,
 )

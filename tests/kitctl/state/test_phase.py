@@ -273,6 +273,23 @@ def test_a_node_that_prepares_to_join_a_running_job_shows_it_itself() -> None:
     assert [one.reason for one in job.nodes] == ["", "", "installing requirements"]
 
 
+UNREACHED = "waiting for node 0 at job-0.job:29400 (timed out)"
+
+
+@pytest.mark.parametrize(
+    ("known", "since", "reason"),
+    [
+        (facts(node(0), node(1)), 70.0, f"node 1 is {UNREACHED}"),
+        (facts(node(0, started=40.0), node(1)), 70.0, ""),  # node 0 may be on its way
+        (facts(gone(0, attempts=0, note="Unschedulable"), node(1)), 70.0, "Unschedulable"),
+        (facts(node(0), node(1), report=FORMED), 70.0, ""),  # it was there
+    ],
+)
+def test_a_node_that_does_not_reach_node_0_is_told_once_that_runs(known: JobFacts, since: float, reason: str) -> None:
+    said = {1: Preparation(pod="job-1", since=since, what=UNREACHED)}
+    assert derive(structs.replace(known, preparing=said)).reason == reason
+
+
 FAILED = Termination(outcome="retryable", reason="rank 1 failed (E), restart 1 of 3", rank=1, node=1, time=30)
 LOST = Termination(outcome="retryable", reason="rank 0 lost its peers (gone)", rank=0, node=0, time=31)
 

@@ -124,6 +124,10 @@ def failed(
          "the image arrives damaged, or cut short", "push the image again"),
         ("ErrImagePull: failed to unpack image on snapshotter: unexpected media type text/html for sha256:6: not found",
          "the registry, or a proxy before it, answers with text/html", "curl -I"),
+        ("node 1 is waiting for node 0 at x-0.x.n.svc.cluster.local:29400 ([Errno -2] Name or service not known)",
+         "node 1 cannot resolve node 0's name x-0.x.n.svc.cluster.local", "dnsPolicy"),
+        ("node 1 is waiting for node 0 at x-0.x.n.svc.cluster.local:29400 (timed out)",
+         "node 1 cannot connect to node 0 at x-0.x.n.svc.cluster.local:29400", "network policies"),
         ("exec /usr/bin/python3: exec format error", "the image is for another kind of processor", "for both kinds"),
     ],
 )  # fmt: skip

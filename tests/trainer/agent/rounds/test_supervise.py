@@ -21,6 +21,7 @@ from kittrain.agent.report.history import History
 from kittrain.agent.rounds import supervise
 from kittrain.agent.rounds.drain import Drain
 from kittrain.agent.rounds.supervise import Supervisor
+from kittrain.agent.setup.preparation import Unreached
 from kittrain.job.env import node_env
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending, cut_short
@@ -71,6 +72,14 @@ def test_a_node_beyond_the_minimum_makes_room_for_node_0(tmp_path: Path) -> None
 def test_a_node_of_the_minimum_waits_for_node_0(tmp_path: Path) -> None:
     ending = ending_of(1, tmp_path)
     assert (ending.outcome, "no rendezvous within 1 s" in ending.reason) == ("retryable", True)
+
+
+def test_a_node_that_finds_no_way_to_node_0_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(Unreached, "waits", lambda _, reason: told.append(reason))
+    ending_of(1, tmp_path)
+    assert told
+    assert told[0].startswith(f"waiting for node 0 at {NOWHERE}:1 ([Errno -")
 
 
 def test_a_node_that_finds_others_elsewhere_before_it_is_in_a_round_tells_no_fault(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kitjob.run import RunFacts
-from kittrain.agent.setup.preparation import preparing
+from kittrain.agent.setup import preparation
+from kittrain.agent.setup.preparation import Unreached, preparing
 from kittrain.job.env import NodeEnv
 
 
@@ -44,3 +47,38 @@ def test_a_failed_report_is_a_warning(tmp_path: Path) -> None:
 def test_a_node_without_a_report_reports_nothing() -> None:
     with preparing("installing requirements", NodeEnv(), pytest.fail):
         pass
+
+
+DROPPED = "waiting for node 0 at job-0.job:29400 (timed out)"
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], list[str]]]:
+    """What is reported after an attempt with this error, which has failed so for as long as it takes."""
+    clock = itertools.count(100.0, preparation.UNREACHED_FOR)
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    unreached = Unreached(NodeEnv(run=RunFacts(report=f"file:{tmp_path}/report.json"), node_index=1), pytest.fail)
+
+    def what(reason: str) -> list[str]:
+        unreached.waits(reason)
+        return [json.loads(path.read_text())["what"] for path in tmp_path.iterdir()]
+
+    yield what
+    unreached.reached()
+    assert not [*tmp_path.iterdir()], "it is taken back"
+
+
+def test_a_way_to_node_0_that_is_closed_for_long_is_reported_ever_less_often(
+    told: Callable[[str], list[str]], tmp_path: Path
+) -> None:
+    assert told(DROPPED) == []
+    written = []
+    for _ in range(10):
+        assert told(DROPPED) == [DROPPED]
+        written.append((tmp_path / "preparing-1.json").stat().st_mtime_ns)
+    assert len(set(written)) == 4, "after 30, 60, 120 and 240 seconds"
+
+
+def test_a_port_that_is_not_open_yet_is_none(told: Callable[[str], list[str]]) -> None:
+    for _ in range(10):
+        assert told("waiting for node 0 at job-0.job:29400 ([Errno 111] Connection refused)") == []

@@ -33,6 +33,7 @@ from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.elastic import KILL_RESERVE, NodeAgent
 from kittrain.agent.setup import host_info
 from kittrain.agent.setup.host_info import HostError, HostInfo
+from kittrain.agent.setup.preparation import Unreached
 from kittrain.job.env import NodeEnv
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Budget
@@ -84,6 +85,7 @@ class Supervisor:
         self._recorded = False  # whether the termination message has a failure that the job has not recovered from
         self._announced = False
         self._waiting_for = ""  # the last logged reason for waiting for node 0
+        self._unreached = Unreached(node, self._log)
         self._lost_for = ""  # the last logged reason for having no rendezvous
         self._notified = False  # whether the other nodes know how the job ends
         self._budget = Budget(max_restarts=node.job.policy.max_restarts, snapshot_dir=node.snapshot_dir)
@@ -274,6 +276,7 @@ class Supervisor:
         try:
             with self._drain.interruptible():
                 backend.connect(deadline=until, waiting=self._wait)
+                self._unreached.reached()
         except RendezvousTimeoutError as error:
             # Node 0 has no DNS name, so it is not scheduled. If there is room for the minimum, a node beyond it may
             # occupy node 0's place; it exits, and its next pod queues up behind node 0.
@@ -289,6 +292,8 @@ class Supervisor:
         if reason != self._waiting_for:
             self._log(reason)
         self._waiting_for = reason
+        if not self._announced:  # else it has met the others, and lost them
+            self._unreached.waits(reason)
 
     def _apply_launch_settings(self, host: HostInfo) -> None:
         """Set the ranks' environment from the host, and log it once."""
