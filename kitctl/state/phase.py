@@ -12,6 +12,7 @@ import msgspec
 from kitctl.base import printable
 from kitctl.base.quantity import duration
 from kitctl.state.facts import OF_NODES, JobFacts, NodeFacts, QueuePosition
+from kitjob.names import PRINTED_LAST
 from kitjob.report import (
     CopiesReport,
     MirrorReport,
@@ -223,8 +224,9 @@ def _note(facts: JobFacts, phase: Phase) -> str:
     if phase != "Succeeded" or not ended:
         return ""
     stepped = facts.report is None or facts.report.progress.step is not None
-    notes = [*dict.fromkeys(one.note for one in ended if one.note)][:1]
-    return "; ".join([*notes, *([] if stepped else ["no optimizer step was seen"])])
+    notes = [one.note for one in ended if one.note and not (stepped and PRINTED_LAST in one.note)]
+    notes.sort(key=lambda note: PRINTED_LAST in note)  # an error of any node comes first
+    return "; ".join([*([] if stepped else ["no optimizer step was seen"]), *notes[:1]])
 
 
 def _phase(facts: JobFacts) -> Phase:

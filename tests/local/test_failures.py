@@ -134,7 +134,7 @@ print("done")
 
 def test_a_script_that_hides_its_error_and_does_nothing_succeeds_with_a_note(kit: Kit) -> None:
     (kit.folder / "train.py").write_text(HIDES)
-    note = "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'inputs'; no optimizer step was seen"
+    note = "no optimizer step was seen; rank 1 printed a traceback, and ended with exit code 0: KeyError: 'inputs'"
     waited = kit.run("submit", "--name", "hides", "--nodes", "2", "--wait", "train.py")
     assert f"hides: Succeeded ({note})" in waited.splitlines()
     assert kit.run("why", "hides").splitlines() == [f"nothing is known to be wrong: Succeeded; {note}"]

@@ -32,7 +32,7 @@ class Termination(Record):
     lines: tuple[str, ...] = ()
     """The last lines that it printed."""
     note: str = ""
-    """Of a good end: what a rank has said last, if that was an error. Empty: nothing of the kind."""
+    """Of a good end: what a rank has said last, if that was an error, or if no step was seen. Empty: nothing."""
 
 
 class Progress(Record):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _RANK: Final = re.compile(r"^rank \d+:? ")
+_GOES_ON: Final = re.compile(r" \w")
 _SAME: Final = (
     (re.compile(r"\b(?:ErrImagePull|ImagePullBackOff)\b"), "a failed pull"),  # the two alternate
     (re.compile(r"(?<!exit code )(?<!SIG)(?<![\w.])\d[\w.:/-]*"), "#"),  # counts, times, addresses
@@ -34,7 +35,9 @@ def shorter(reason: str, cause: str) -> str:
 
 
 def _joined(before: str, after: str) -> str:
-    """What was around the cause."""
+    """What was around the cause; nothing if that begins a sentence, which would be left without its beginning."""
+    if not before and _GOES_ON.match(after):
+        return ""
     if before.endswith("(") and after.startswith(")"):
         before, after = before[:-1], after[1:]
     return f"{before.rstrip(' :')}{after}".strip(" ,;:")

@@ -354,7 +354,10 @@ def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
             ("", "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'x'"),
             "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'x'",
         ),
-        (None, ("rank 0 printed a", "rank 1 printed b"), "rank 0 printed a; no optimizer step was seen"),
+        (None, ("rank 0 printed a", "rank 1 printed b"), "no optimizer step was seen; rank 0 printed a"),
+        (None, ("", "rank 1 printed last: bye"), "no optimizer step was seen; rank 1 printed last: bye"),
+        (None, ("rank 0 printed last: bye", "rank 1 printed a"), "no optimizer step was seen; rank 1 printed a"),
+        (7, ("rank 0 printed last: bye", "rank 1 printed a"), "rank 1 printed a"),
     ],
 )
 def test_what_was_seen_of_a_job_that_has_succeeded_is_a_note(

@@ -30,7 +30,7 @@ class Ending:
         reason: why, in a sentence.
         failure: of a rank, if one caused the end.
         node: index of the node whose failure ended all others; None for a node's own end.
-        note: of a good end, what a rank has said last, if that was an error.
+        note: of a good end, what a rank has said last, if that was an error, or if no step was seen.
     """
 
     outcome: Outcome

@@ -21,6 +21,7 @@ CUT = f"{'x' * 99}…"
         ("node 0: the image lacks torch", "another cause", "node 0: the image lacks torch"),
         ("node 0: a very long one", "a very…one", "node 0: a very long one"),
         ("2 ranks train alone: each has a model", "2 ranks train alone", "each has a model"),
+        ("2 ranks start a group of their own on a machine: it is apart", "2 ranks start a group of their own", ""),
         ("ranks wait", "", "ranks wait"),
         ("", "a cause", ""),
         ("", "", ""),

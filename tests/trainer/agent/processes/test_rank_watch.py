@@ -350,6 +350,16 @@ def test_an_error_that_a_rank_has_printed_since_its_last_step_is_told_of_a_good_
     assert ranks.watch.note == "rank 1 printed a traceback, and ended with exit code 0: KeyError: 'ids'"
 
 
+def test_of_ranks_that_end_well_without_a_step_the_last_line_is_told(ranks: Ranks) -> None:
+    ranks.before = {0: ["", "\x1b[31mno GPU here:\x1b[0m nothing to do", " "], 1: ["bye"]}
+    assert ranks.watch.note == "rank 0 printed last: no GPU here: nothing to do"
+    ranks.before = {1: ["bye"]}
+    assert ranks.watch.note == "rank 1 printed last: bye"
+    ranks.script_step(1.0)
+    ranks.rest(1.0)
+    assert ranks.watch.note == "", "it has trained"
+
+
 def test_a_loss_that_is_not_finite_is_looked_for_seldom(ranks: Ranks) -> None:
     ranks.before = {1: ["step 1 loss nan"] * 3}
     ranks.rest(LISTENING / 2)

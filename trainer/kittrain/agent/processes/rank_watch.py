@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
+from kitjob.names import PRINTED_LAST
 from kittrain.agent.hooks.script_progress import ScriptProgress, trains_alone
 from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
@@ -280,16 +281,14 @@ class RankWatch:
 
     @property
     def note(self) -> str:
-        """Which rank has printed an error after its last step; empty if none has. Of ranks that have ended well."""
-        told = ((number, self._handled(number, rank)) for number, rank in self._ranks.items())
-        return next(
-            (
-                f"rank {number} printed a traceback, and ended with exit code 0: {error}"
-                for number, error in told
-                if error
-            ),
-            "",
-        )
+        """Of ranks that have ended well: who has printed an error after its last step; without steps, any line."""
+        ended = "printed a traceback, and ended with exit code 0"
+        errors = ((number, self._handled(number, rank)) for number, rank in self._ranks.items())
+        told = [f"rank {number} {ended}: {error}" for number, error in errors if error]
+        if not (told or self.steps or self.script_steps):
+            lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
+            told = [f"rank {number}{PRINTED_LAST}{rank_output.last_line(last)}" for number, last in lines if last]
+        return next(iter(told), "")
 
     def _stopped(self, rank: _WatchedRank) -> bool:
         """Whether its process has been stopped (SIGSTOP) for longer than a step may take, whatever its phase."""
