@@ -333,8 +333,9 @@ def _preparing(node: NodeFacts, facts: JobFacts) -> str:
     if not preparation.what.startswith(_UNREACHED):
         return preparation.what
     first = next((one for one in facts.nodes if one.index == 0 and one.alive), None)
-    up = first is not None and preparation.since >= (first.started or 0.0) + UP_FOR
-    return f"node {node.index} is {preparation.what}" if up and not (facts.report and facts.report.formed) else ""
+    if first is None or preparation.since < (first.started or 0.0) + UP_FOR or (facts.report and facts.report.formed):
+        return ""
+    return f"node {node.index} is waiting for node 0 at {preparation.what.removeprefix(_UNREACHED)}"
 
 
 def _failure_reason(failure: Termination) -> str:
