@@ -61,6 +61,7 @@ def test_it_finalizes_all_but_what_was_dropped() -> None:
     body = """\
         import pprint, weakref
         from kittrain.system.after_fork import drop_finalizers
+        weakref.finalize(sys, [].append, "has no module")
         weakref.finalize(sys, print, "dropped")
         weakref.finalize(sys, pprint.pprint, "kept")
         drop_finalizers("builtins")

@@ -37,8 +37,9 @@ def drop_finalizers(package: str) -> None:
 
     Torch would take back the operators of two hundred libraries, for 20 ms: they go with the process.
     """
-    for one, made in weakref.finalize._registry.items():  # type: ignore[attr-defined]  # noqa: SLF001
-        if made.func.__module__.partition(".")[0] == package:
+    registered = getattr(weakref.finalize, "_registry", {})  # undocumented: without it, an end only takes longer
+    for one, made in list(registered.items()):
+        if str(getattr(made.func, "__module__", None)).partition(".")[0] == package:
             one.atexit = False
 
 
