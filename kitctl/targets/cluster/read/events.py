@@ -70,9 +70,9 @@ def _missing_images(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     found = {}
     for pod in pods:
         said = _warnings(api, pod["metadata"]["namespace"], f"involvedObject.uid={pod['metadata']['uid']}")
-        missing = (one["message"] for one in sorted(said, key=time_of) if NO_IMAGE.search(one.get("message", "")))
-        if (first := next(missing, "")) and not NO_IMAGE.search(conditions.pull_error(pod)):
-            found[pod["metadata"]["name"]] = f"ErrImagePull: {first}"
+        missing = (one["message"] for one in said if NO_IMAGE.search(one.get("message", "")))
+        if (told := next(missing, "")) and not NO_IMAGE.search(conditions.pull_error(pod)):
+            found[pod["metadata"]["name"]] = f"ErrImagePull: {told}"
     return found
 
 

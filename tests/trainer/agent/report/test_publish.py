@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from kitjob import typed
 from kitjob.report import Preparation, Progress, Report
-from kittrain.agent.report import publish
+from kittrain.agent.report import deputy, publish
 from kittrain.agent.report.configmap import ConfigMapSink
 from kittrain.agent.report.publish import Reporter, assignment
 from kittrain.agent.report.recovery import RANK_PARTS
@@ -167,6 +167,57 @@ def test_the_next_node_tells_that_a_round_has_ended_if_the_leader_does_not(tmp_p
     meet(port, "b", [newcomer, second])
     assert not until(tmp_path, "forming", expected=False)["ended_by"]
     newcomer.stop()
+    second.stop()
+    del store
+
+
+class Tail:
+    """A sink that has the tail of the history, too."""
+
+    interval = 0.01
+
+    def __init__(self) -> None:
+        self.report: Report | None = None
+        self.text = ""
+
+    def put(self, report: Report, tail: str = "") -> None:
+        self.report, self.text = report, tail or self.text
+
+    def last(self) -> Report | None:
+        return self.report
+
+    def tail(self) -> str:
+        return self.text
+
+    def prepare(self, node: int, note: Preparation | None) -> None:
+        raise NotImplementedError
+
+
+def test_what_another_node_has_written_of_the_history_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deputy, "SOON", 0.0)
+    sink = Tail()
+    leader = reporter(tmp_path, 0, sink)
+    time.sleep(0.002)  # a writer's id has its process, which is the same here, and the millisecond
+    second = reporter(tmp_path, 1, sink)
+    for one in (leader, second):
+        one.history.open(NodeEnv(run_id="run-1"))
+    port = free_port()
+    store = connect(port, host=True)
+    meet(port, "a", [leader, second])
+    while sink.report is None:
+        time.sleep(0.01)
+    leader._report = None  # it is cut off
+    second.round_ended("node 0 is lost", failed=True)
+    while "node 0 is lost" not in sink.text:
+        time.sleep(0.01)
+    meet(port, "b", [leader, second])
+    while (found := sink.last()) is None or found.round != 2:
+        time.sleep(0.01)
+    leader.stop()
+    assert sink.text.count("node 0 is lost") == 1
+    assert sink.text.count('"kind":"writer"') == 2
     second.stop()
     del store
 

@@ -128,6 +128,7 @@ class Reporter:
         self._report: Report | None = None  # if this node has group rank 0
         self._former: Report | None = None  # of the node that had it, if this one has taken its place at the end
         self._round_over = self._ended = False
+        self._begins = False  # whether others may have written the tail of the history since this node did
         self._changed = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -142,6 +143,8 @@ class Reporter:
             torch.distributed.DistError: the store or another node is lost.
         """
         self._ranks, self._world = ranks, world
+        if self._deputy:
+            self._deputy.end()
         index = self._node.node_index
         known = {
             "round": self._round,
@@ -169,8 +172,6 @@ class Reporter:
         agreed = json.loads(store.get("kit/round"))
         self._round, self.loaded, self._restarts = agreed["round"] + 1, agreed["loaded"], agreed["restarts"]
         self._failed, self._leads, self._stands_in = False, group_rank == 0, group_rank in GROUP_RANKS
-        if self._deputy:
-            self._deputy.end()
         if self._mirror:
             self._mirror.lead(leads=self._leads)
         if self._copies:
@@ -374,6 +375,7 @@ class Reporter:
         self._publish(sink)
 
     def _publish(self, sink: Sink) -> None:
+        self._begins = not self.history.has_volume
         self._changed.set()
         if not self._thread:
             self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
@@ -383,15 +385,16 @@ class Reporter:
         """Write the report at once when the round changes, and at intervals for the progress."""
         if self._unknown:
             self._remember(sink)
-        if not self.history.has_volume:
-            with suppress(OSError):  # the former leader's lines are missing then
-                self._tail_after(sink.tail())
         last = False
         while not last:
             self._changed.wait(sink.interval)
             self._changed.clear()
             last, report = self._stopping, self._report
             if report:
+                if self._begins:
+                    self._begins = False
+                    with suppress(OSError):  # their lines are missing then
+                        self._tail_after(sink.tail())
                 known = self._after_the_end(self._former) if self._former else self._during(report)
                 self._put(sink, replace(report, updated=moment(), **known))
 
