@@ -61,3 +61,19 @@ def test_nothing_is_told_once_the_next_round_has_formed(tmp_path: Path, monkeypa
         if thread.name == "deputy":
             thread.join()
     assert sink.last() == Report(run="run-1")
+
+
+def test_what_a_late_leader_has_told_meanwhile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deputy, "SOON", 0.0)
+    sink, end = FileSink(tmp_path / "report.json"), Report(run="run-1", restarts=2, forming=True)
+    sink.put(Report(run="run-1", restarts=3))
+
+    def leader_ends(_: str) -> str:
+        sink.put(end)
+        return ""
+
+    Deputy("run-1", sink, leader_ends).begin(LOST)
+    for thread in threading.enumerate():
+        if thread.name == "deputy":
+            thread.join()
+    assert sink.last() == end

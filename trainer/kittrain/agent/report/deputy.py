@@ -57,6 +57,6 @@ class Deputy:
                 former = self._sink.last()
                 if former and former.run == self._run and not (former.forming or former.ended):
                     tail = self._tail(self._sink.tail())
-                    if not over.is_set():
+                    if not over.is_set() and self._sink.last() == former:  # a late leader's word counts
                         self._sink.put(replace(former, forming=True, ended_by=cause, updated=moment()), tail)
                 return
