@@ -79,6 +79,8 @@ def test_only_the_failed_node_logs_the_reason_in_full() -> None:
     assert (other.reason, other.failure) == (own.reason, own.failure)
     assert own.summary == "fatal: rank 3 failed"
     assert other.summary == "fatal: node 1 has failed for good"
+    assert Ending(outcome="done", reason="well", note="rank 0 printed a traceback").summary.endswith("a traceback")
+    assert Ending(outcome="done", reason="well", note="rank 0 printed last: bye").summary == "done: well", "as above it"
 
 
 def test_a_message_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from kitjob import typed
-from kitjob.names import Outcome
+from kitjob.names import PRINTED_LAST, Outcome
 from kitjob.report import Termination
 from kittrain.outcome.failures import Failure
 from kittrain.system.texts import shortened
@@ -41,8 +41,8 @@ class Ending:
 
     @property
     def summary(self) -> str:
-        """The end in this node's log; another node's reason is in that node's log."""
-        note = f"; {self.note}" if self.note else ""
+        """The end in this node's log; another node's reason is in that node's log, and the last line in this one."""
+        note = f"; {self.note}" if self.note and PRINTED_LAST not in self.note else ""
         return f"{self.outcome}: {self.reason if self.node is None else f'node {self.node} has failed for good'}{note}"
 
 
