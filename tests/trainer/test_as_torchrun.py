@@ -20,8 +20,8 @@ from tests.trainer.warm_agents import warm_environ
 MEANT: Final = {
     # An agent that is killed leaves no ranks.
     "kernel/dies with its parent": (9, 0),
-    # SIGUSR1, the agent's signal and a fatal one print the stacks (faulthandler); another asks for a trace.
-    "kernel/SigCgt": ("00000300000006ea", "0000000000000002"),
+    # SIGUSR1, two of the agent's signals and a fatal one print stacks (faulthandler); another asks for a trace.
+    "kernel/SigCgt": ("00000380000006ea", "0000000000000002"),
     # The output goes to the agent, as do the stacks that it asks for, and the heartbeat is a file in memory.
     "kernel/descriptors": (["1 0.pipe", "2 0.pipe", "3 0.heartbeat.stacks", "5 0.heartbeat"], ["1 pipe", "2 pipe"]),
     # The agent gets lines at once.
