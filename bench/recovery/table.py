@@ -45,11 +45,12 @@ TABLES: Mapping[str, tuple[str, Sequence[Fault]]] = {
 def publish(table: str, trials: Sequence[Trial]) -> None:
     """Write the results so far."""
     note, faults = TABLES[table]
+    before = earlier_rows(table)
     rows = [
         found
         for fault in faults
         for rival in RIVALS
-        if (found := row(trials, fault, rival, kept(table, fault, TUNED)) or kept(table, fault, rival))
+        if (found := row(trials, fault, rival, kept(before, fault, TUNED)) or kept(before, fault, rival))
     ]
     older = any(EARLIER in found[2] for found in rows)
     save = Result(
@@ -64,9 +65,9 @@ def publish(table: str, trials: Sequence[Trial]) -> None:
     write(table, save)
 
 
-def kept(table: str, fault: Fault, rival: str) -> tuple[str, ...]:
+def kept(rows: Sequence[tuple[str, ...]], fault: Fault, rival: str) -> tuple[str, ...]:
     """The row that is there, of a run whose trials are not on this machine; empty if there is none."""
-    for name, system, times, *rest in earlier_rows(table):
+    for name, system, times, *rest in rows:
         if (name, system) == (fault.name, rival):
             return name, system, f"{times.removesuffix(EARLIER)}{EARLIER}", *rest
     return ()

@@ -33,7 +33,8 @@ def mistake(script: str, text: str) -> str:
     except SyntaxError as error:
         line = (error.text or "").strip()
         shown = f": {line[:_SHOWN]}" if line else ""
-        why = _NOTEBOOK if line.startswith(("!", "%")) else error.msg
+        begins = not (error.text or "")[: (error.offset or 1) - 1].strip()  # else an operator on a line of its own
+        why = _NOTEBOOK if begins and line.startswith(("!", "%")) else error.msg
         return f"{script}, line {error.lineno or 1}: {why}{shown}"
     except (ValueError, RecursionError, MemoryError) as error:  # a NUL, or nested too deeply for the parser
         return "" if not isinstance(error, ValueError) else f"{script}: {error}"

@@ -12,8 +12,8 @@ import msgspec
 from kitctl.base import printable
 from kitctl.base.quantity import duration
 from kitctl.state.facts import OF_NODES, JobFacts, NodeFacts, QueuePosition
-from kitjob.names import PRINTED_LAST
 from kitjob.report import (
+    LAST_LINE,
     CopiesReport,
     MirrorReport,
     NodeAssignment,
@@ -224,9 +224,9 @@ def _note(facts: JobFacts, phase: Phase) -> str:
     if phase != "Succeeded" or not ended:
         return ""
     stepped = facts.report is None or facts.report.progress.step is not None
-    notes = [one.note for one in ended if one.note and not (stepped and PRINTED_LAST in one.note)]
-    notes.sort(key=lambda note: PRINTED_LAST in note)  # an error of any node comes first
-    return "; ".join([*([] if stepped else ["no optimizer step was seen"]), *notes[:1]])
+    notes = [one.note for one in ended if one.note]
+    told = [note for note in notes if not LAST_LINE.match(note)] or ([] if stepped else notes)
+    return "; ".join([*([] if stepped else ["no optimizer step was seen"]), *told[:1]])
 
 
 def _phase(facts: JobFacts) -> Phase:

@@ -24,5 +24,4 @@ SECRET_KEY: Final = "key"  # of the Secret's data
 REPORT_KEY: Final = "report"  # of the status ConfigMap: the report as JSON; written by rank 0's agent
 HISTORY_KEY: Final = "history"  # next to it: the end of the history of a run that has no volume for it
 PREPARING_KEY: Final = "preparing-"  # and a node's index: what that node does before it joins
-PRINTED_LAST: Final = " printed last: "  # after a rank, in the note of an end that is good, but for steps
 REQUIRE: Final = "require"  # value of a setting: the job fails without it

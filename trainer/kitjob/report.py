@@ -6,6 +6,9 @@ default.
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from kitjob.names import Outcome
 from kitjob.record import Record
 
@@ -33,6 +36,9 @@ class Termination(Record):
     """The last lines that it printed."""
     note: str = ""
     """Of a good end: what a rank has said last, if that was an error, or if no step was seen. Empty: nothing."""
+
+
+LAST_LINE: Final = re.compile(r"rank \d+ printed last: ")  # begins such a note if it is no error
 
 
 class Progress(Record):

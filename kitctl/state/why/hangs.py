@@ -11,6 +11,7 @@ from kitctl.state.why.rule import Family, Rule
 
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
+_LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
     "Hangs and collectives",
     "Running",
@@ -82,12 +83,12 @@ HANGS: Final = Family(
         Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",
             "{0} timed out in a collective, again and again: the other ranks do not come in time",
-            "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout",
+            _LATE_FIX,
         ),
         Rule(
             LATE,
             "{0} timed out after {1} ms in a collective: the other ranks did not come in time",
-            "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout",
+            _LATE_FIX,
             seen="the ranks of node 1, pod run-1-x7k2p timed out after 20000 ms in a collective",
         ),
         Rule(

@@ -20,6 +20,8 @@ from kitctl.code import syntax
         ("if x:\nprint(1)\n", "a.py, line 2: expected an indented block after 'if' statement on line 1: print(1)"),
         ("print 'python 2'\n", "a.py, line 1: Missing parentheses in call to 'print'. Did you mean print(...)?: print"),
         ("import os\n!pip install x\n", "a.py, line 2: a notebook's command is no Python (packages come by --requ"),
+        ("if 1:\n    !pip install x\n", "a.py, line 2: a notebook's command is no Python"),
+        ("s = ('%d'\n     % (a b))\n", "a.py, line 2: invalid syntax. Perhaps you forgot a comma?: % (a b))"),
         ("%matplotlib inline\n", "a.py, line 1: a notebook's command is no Python"),
         ("x = 1\n" + "(" * 5000, "a.py, line 2: too many nested parentheses"),
         ("x" * syntax.LIMIT + "= (", ""),

@@ -358,6 +358,7 @@ def test_a_failure_of_a_pod_that_still_runs_is_told_from_the_report() -> None:
         (None, ("", "rank 1 printed last: bye"), "no optimizer step was seen; rank 1 printed last: bye"),
         (None, ("rank 0 printed last: bye", "rank 1 printed a"), "no optimizer step was seen; rank 1 printed a"),
         (7, ("rank 0 printed last: bye", "rank 1 printed a"), "rank 1 printed a"),
+        (7, ("rank 0 printed a: printed last: b", ""), "rank 0 printed a: printed last: b"),
     ],
 )
 def test_what_was_seen_of_a_job_that_has_succeeded_is_a_note(

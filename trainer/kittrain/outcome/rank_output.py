@@ -99,8 +99,7 @@ def last_error(lines: Sequence[str]) -> str:
 def repeated_error(lines: Sequence[str]) -> str:
     """What a rank complains of last, if it has done so before, but for numbers: it tries something again and again."""
     said = last_error(lines)
-    same = [text for text in lines if _same(text) == _same(said)]
-    return said if len(same) > 1 else ""
+    return said if [*map(_same, lines)].count(_same(said)) > 1 else ""
 
 
 def thread_error(lines: Sequence[str]) -> str:

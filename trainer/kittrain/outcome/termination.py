@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from kitjob import typed
-from kitjob.names import PRINTED_LAST, Outcome
-from kitjob.report import Termination
+from kitjob.names import Outcome
+from kitjob.report import LAST_LINE, Termination
 from kittrain.outcome.failures import Failure
 from kittrain.system.texts import shortened
 
@@ -42,7 +42,7 @@ class Ending:
     @property
     def summary(self) -> str:
         """The end in this node's log; another node's reason is in that node's log, and the last line in this one."""
-        note = f"; {self.note}" if self.note and PRINTED_LAST not in self.note else ""
+        note = f"; {self.note}" if self.note and not LAST_LINE.match(self.note) else ""
         return f"{self.outcome}: {self.reason if self.node is None else f'node {self.node} has failed for good'}{note}"
 
 

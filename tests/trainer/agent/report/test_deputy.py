@@ -15,15 +15,20 @@ from kittrain.agent.report.report_sinks import FileSink
 LOST = "node 0 is lost: its machine does not answer"
 
 
+def until_told() -> None:
+    """Wait for the deputy's thread."""
+    for thread in threading.enumerate():
+        if thread.name == "deputy":
+            thread.join()
+
+
 def told(folder: Path, former: Report | None) -> Report | None:
     """What the sink has once a deputy has looked at a report."""
     sink = FileSink(folder / "report.json")
     if former:
         sink.put(former)
     Deputy("run-1", sink, lambda _: "").begin(LOST)
-    for thread in threading.enumerate():
-        if thread.name == "deputy":
-            thread.join()
+    until_told()
     return sink.last()
 
 
@@ -57,9 +62,7 @@ def test_nothing_is_told_once_the_next_round_has_formed(tmp_path: Path, monkeypa
     found.begin(LOST)
     found.end()
     asked.set()
-    for thread in threading.enumerate():
-        if thread.name == "deputy":
-            thread.join()
+    until_told()
     assert sink.last() == Report(run="run-1")
 
 
@@ -73,7 +76,5 @@ def test_what_a_late_leader_has_told_meanwhile_stays(tmp_path: Path, monkeypatch
         return ""
 
     Deputy("run-1", sink, leader_ends).begin(LOST)
-    for thread in threading.enumerate():
-        if thread.name == "deputy":
-            thread.join()
+    until_told()
     assert sink.last() == end

@@ -22,7 +22,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from kitjob.names import PRINTED_LAST
 from kittrain.agent.hooks.script_progress import ScriptProgress, trains_alone
 from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
@@ -287,7 +286,7 @@ class RankWatch:
         told = [f"rank {number} {ended}: {error}" for number, error in errors if error]
         if not (told or self.steps or self.script_steps):
             lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
-            told = [f"rank {number}{PRINTED_LAST}{rank_output.last_line(last)}" for number, last in lines if last]
+            told = [f"rank {number} printed last: {rank_output.last_line(last)}" for number, last in lines if last]
         return next(iter(told), "")
 
     def _stopped(self, rank: _WatchedRank) -> bool:

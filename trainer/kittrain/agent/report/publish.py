@@ -128,7 +128,7 @@ class Reporter:
         self._report: Report | None = None  # if this node has group rank 0
         self._former: Report | None = None  # of the node that had it, if this one has taken its place at the end
         self._round_over = self._ended = False
-        self._begins = False  # whether others may have written the tail of the history since this node did
+        self._tail_of_others = False  # whether others may have written the history's tail since this node did
         self._changed = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -375,7 +375,7 @@ class Reporter:
         self._publish(sink)
 
     def _publish(self, sink: Sink) -> None:
-        self._begins = not self.history.has_volume
+        self._tail_of_others = not self.history.has_volume
         self._changed.set()
         if not self._thread:
             self._thread = threading.Thread(target=self._run, args=(sink,), name="report", daemon=True)
@@ -391,8 +391,8 @@ class Reporter:
             self._changed.clear()
             last, report = self._stopping, self._report
             if report:
-                if self._begins:
-                    self._begins = False
+                if self._tail_of_others:
+                    self._tail_of_others = False
                     with suppress(OSError):  # their lines are missing then
                         self._tail_after(sink.tail())
                 known = self._after_the_end(self._former) if self._former else self._during(report)
