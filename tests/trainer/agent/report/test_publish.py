@@ -9,21 +9,21 @@ import time
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch.distributed as dist
 
 from kitjob import typed
 from kitjob.report import Preparation, Progress, Report
-from kittrain.agent.report import deputy, publish
-from kittrain.agent.report.configmap import ConfigMapSink
+from kittrain.agent.report import deputy
 from kittrain.agent.report.publish import Reporter, assignment
 from kittrain.agent.report.recovery import RANK_PARTS
-from kittrain.agent.report.report_sinks import FileSink, Sink, sink_of
+from kittrain.agent.report.report_sinks import FileSink, Sink
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.outcome.failures import BRIEF, Failure
 from kittrain.system.heartbeat import Phase
+from tests.trainer.agent.report.ranks import SteppedRanks
 from tests.trainer.nodes import free_port
 from tests.trainer.reports import plain, report_in
 from tests.trainer.told import Told
@@ -222,32 +222,6 @@ def test_what_another_node_has_written_of_the_history_meanwhile_stays(
     del store
 
 
-class SteppedRanks:
-    """Ranks that have taken one step."""
-
-    script_progress: ClassVar[dict[str, object]] = {}
-    loaded: ClassVar[int] = 0
-    script_steps: ClassVar[int] = 0
-    group: ClassVar[int] = 0
-    separate: ClassVar[int] = 0
-    not_finite: ClassVar[int] = 0
-    printed_loss: ClassVar[str] = ""
-    loaded_file: ClassVar[None] = None
-    saved: ClassVar[None] = None
-    read_at: ClassVar[float] = 0.0
-    evaluating: ClassVar[bool] = False
-    last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
-    moved: ClassVar[float] = 0.0
-    pids: ClassVar[list[int]] = []
-    stored: ClassVar[tuple[int, float]] = (0, 0.0)
-
-    def phases(self) -> dict[Phase, float]:
-        return {}
-
-    def reached(self, phase: Phase) -> float:
-        return time.monotonic() + phase
-
-
 def test_the_state_of_the_group_and_the_last_recovery_are_reported(tmp_path: Path) -> None:
     leader = reporter(tmp_path, 0)
     port = free_port()
@@ -261,19 +235,6 @@ def test_the_state_of_the_group_and_the_last_recovery_are_reported(tmp_path: Pat
     assert report.last_recovery
     assert report.last_recovery.cause == "node 1 is lost"
     assert set(report.last_recovery.parts) == {name for name, _ in RANK_PARTS}
-    del store
-
-
-def test_ranks_that_went_on_in_the_background_are_told_until_the_next_group(tmp_path: Path) -> None:
-    leader = reporter(tmp_path, 0)
-    port = free_port()
-    store = connect(port, host=True)
-    meet(port, "a", [leader])
-    leader.gone_on([0, 2])
-    assert leader.warning == "ranks 0, 2 have gone on in the background, after exit code 0"
-    meet(port, "b", [leader])
-    assert leader.warning == ""
-    leader.stop()
     del store
 
 
@@ -307,94 +268,6 @@ def test_a_node_that_has_rank_0_now_tells_no_recovery_that_another_one_has_told(
 
 def recoveries(told: Told) -> list[str]:
     return [event.cause for event in told.events if event.what == "recovered"]
-
-
-class FaultySink:
-    """A sink that fails or hangs on demand."""
-
-    interval = 0.01
-
-    def __init__(self, *, error: str = "", hangs: bool = False) -> None:
-        self.put_up = 0
-        self.released = threading.Event()
-        self._error = error
-        self._hangs = hangs
-
-    def put(self, report: Report, tail: str = "") -> None:  # noqa: ARG002  named as the sinks' own
-        self.put_up += 1
-        if self._hangs:
-            self.released.wait()
-        if self._error:
-            raise OSError(self._error)
-
-    def last(self) -> Report | None:
-        return None
-
-    def tail(self) -> str:
-        return ""
-
-    def prepare(self, node: int, note: Preparation | None) -> None:
-        raise NotImplementedError
-
-
-def test_an_error_of_the_sink_is_logged_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    sink = FaultySink(error="the volume is full")
-    leader = reporter(tmp_path, 0, sink)
-    port = free_port()
-    store = connect(port, host=True)
-    meet(port, "a", [leader])
-    while sink.put_up < 3:
-        time.sleep(0.01)
-    leader.stop()
-    output = capfd.readouterr().out
-    assert output.splitlines() == ["[agent 0]: warning: cannot write the status report: the volume is full"]
-    del store
-
-
-def test_a_sink_that_hangs_blocks_neither_a_new_round_nor_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publish, "FINAL_REPORT_TIMEOUT", 0.01)
-    sink = FaultySink(hangs=True)
-    leader = reporter(tmp_path, 0, sink)
-    port = free_port()
-    store = connect(port, host=True)
-    assert [meet(port, prefix, [leader]) for prefix in "ab"] == [[1], [2]]
-    leader.round_ended("node 1 is lost", failed=True)
-    leader.stop()
-    assert sink.put_up == 1
-    sink.released.set()
-    del store
-
-
-def test_the_file_is_replaced_atomically(tmp_path: Path) -> None:
-    sink = FileSink(tmp_path / "report.json")
-    sink.put(Report(round=1))
-    with (tmp_path / "report.json").open() as reader:
-        sink.put(Report(round=2))
-        assert json.load(reader)["round"] == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
-
-
-@pytest.mark.parametrize(
-    ("address", "sink"),
-    [
-        (None, None),
-        ("", None),
-        ("file:/tmp/report.json", FileSink(Path("/tmp/report.json"))),
-        ("configmap:run-status", ConfigMapSink(name="run-status")),
-    ],
-)
-def test_the_address_selects_the_sink(address: str | None, sink: Sink | None) -> None:
-    assert sink_of(address, pytest.fail) == sink
-
-
-@pytest.mark.parametrize("address", ["file:", "configmap:", "pigeon:home"])
-def test_an_invalid_address_is_a_warning(address: str) -> None:
-    warnings: list[str] = []
-    assert sink_of(address, warnings.append) is None
-    assert len(warnings) == 1
-    assert address in warnings[0]
 
 
 def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -62,15 +62,14 @@ class CopiesProcess:
             self._start()
         self.address = f"{address}:{self._listener.getsockname()[1]}"
 
-    def begin(self, number: int, places: list[Mapping[str, Any]]) -> None:
+    def begin(self, number: int, places: Sequence[Mapping[str, Any]]) -> None:
         """A round of the ranks has begun.
 
         Args:
             number: of the round.
-            places: of its nodes, in the order of their ranks: ``node``, ``host`` and ``address``.
+            places: of its nodes that keep copies, in the order of their ranks: ``node``, ``host`` and ``address``.
         """
-        known = [one for one in places if one["address"]]
-        self._round = typed.dump({"number": number, "places": known}) + b"\n"
+        self._round = typed.dump({"number": number, "places": places}) + b"\n"
         self._tell(self._round)
 
     def watch(self) -> None:

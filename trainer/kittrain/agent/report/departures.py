@@ -78,7 +78,7 @@ class Departures:
         return asdict(self)
 
 
-def departure(nodes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+def departure(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The failure that explains the last round, if a rank's leaving ended it: its fields, as JSON.
 
     Only if nothing else can explain it: all nodes of that round are here again, by the same agents, and none knows of a
@@ -100,7 +100,7 @@ def departure(nodes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return None if left is None else _left(left, lost)
 
 
-def _first(members: Sequence[dict[str, Any]], which: int) -> tuple[int, float, int] | None:
+def _first(members: Sequence[Mapping[str, Any]], which: int) -> tuple[int, float, int] | None:
     """The first rank that left (0), or that lost its peers (1): when, and how many collectives it had begun."""
     ends = [(one[("left", "lost")[which]], one["begun"][which]) for one in members]
     return min(((end[0], end[1], begun) for end, begun in ends if end), key=lambda one: one[1], default=None)

@@ -149,8 +149,10 @@ class History:
     def tail(self, former: str = "") -> str:
         """The history of a run without a volume, in few bytes: of this agent, and ``former`` lines of others.
 
-        What was published ``former`` may have lines of this one, too.
+        What was published ``former`` may have lines of this one, too. Empty: it has a volume.
         """
+        if self.has_volume:
+            return ""
         others = [line for own, line in self._by_writer(_lines_of(self._node.run_id, former)) if not own]
         before = [line for own, line in self._by_writer(self._tail) if own or not others]
         self._tail = thin([*others, *before, *self._lines.take()], timeline.TAIL_BYTES)

@@ -166,7 +166,7 @@ class NodeAgent(ElasticAgent):
         cause = self._reporter.departed
         if cause is None:
             return
-        script = script_round(cause, steps=self._reporter.script_steps, loaded=self._reporter.loaded)
+        script = script_round(cause, steps=self._reporter.steps.in_script, loaded=self._reporter.steps.loaded)
         restart = self._budget.charge(cause.kind, script=script)
         self.ending = failure_ending(cause, restart=restart, budget=self._budget)
         self._on_failure(self.ending)
@@ -255,7 +255,7 @@ class NodeAgent(ElasticAgent):
             return RunResult(state=WorkerState.HEALTHY)
         self._finish_watch()
         if not (self._watch.group or self._watch.steps or self._watch.script_steps) and (left := ranks_left()):
-            self._reporter.gone_on(left)
+            self._reporter.doubts.gone_on(left)
         self._watch.listen()
         self._observe(worker_group, ended=True)
         self._history.ranks_end(self._watch, "barrier")
@@ -441,7 +441,7 @@ class NodeAgent(ElasticAgent):
         self._reporter.departures.saw_failure(cause, time.time())
         self._finish_watch()
         self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
-        script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.loaded)
+        script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.steps.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
         took_steps = self._watch.script_steps or self._watch.steps != self._steps_before

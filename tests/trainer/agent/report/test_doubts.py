@@ -1,0 +1,54 @@
+"""What looks wrong although the ranks run: logged once, and told while it holds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kittrain.agent.report.doubts import Doubts
+from tests.trainer.agent.report.ranks import SteppedRanks
+
+
+def test_ranks_that_went_on_in_the_background_are_told_until_the_next_round() -> None:
+    doubts = Doubts(lambda _: None)
+    doubts.gone_on([0, 2])
+    assert doubts.seen == "ranks 0, 2 have gone on in the background, after exit code 0"
+    doubts.gone_on([1])
+    assert doubts.seen.startswith("rank 1 has gone on")
+    doubts.begin()
+    assert doubts.seen == ""
+
+
+class RanksWithNaN(SteppedRanks):
+    """Ranks whose parameters and output show a NaN."""
+
+    not_finite: ClassVar[int] = 7
+    printed_loss: ClassVar[str] = "as rank 0 prints: loss nan"
+
+
+def test_each_doubt_is_logged_once_and_what_is_printed_holds_over_rounds() -> None:
+    lines: list[str] = []
+    doubts = Doubts(lines.append)
+    for _ in range(3):
+        doubts.observe(RanksWithNaN(), training_alone=0, world=2)
+    assert doubts.seen == "the parameters are not finite, as seen at step 7"
+    assert doubts.printed == "the loss is not finite, as rank 0 prints: loss nan"
+    assert lines == [f"warning: {doubts.seen}", f"warning: {doubts.printed}"]
+    doubts.begin()
+    assert (doubts.seen, doubts.printed) == ("", "the loss is not finite, as rank 0 prints: loss nan")
+    doubts.observe(SteppedRanks(), training_alone=0, world=2)
+    assert doubts.printed == ""
+
+
+class SeparateRanks(SteppedRanks):
+    """Ranks that have never joined a group."""
+
+    group: ClassVar[int] = 0
+
+
+def test_ranks_that_train_alone_are_told_while_they_do_and_logged_once() -> None:
+    lines: list[str] = []
+    doubts = Doubts(lines.append)
+    for alone in (2, 0, 2):
+        doubts.observe(SeparateRanks(), training_alone=alone, world=2)
+        assert bool(doubts.seen) is (alone == 2)
+    assert lines == [f"warning: {doubts.seen}"]

@@ -1,0 +1,107 @@
+"""What nodes tell each other as they form a round, and what the first of them makes of it for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kitjob import typed
+from kitjob.record import Record
+from kitjob.report import NodeAssignment, PastFailure
+from kittrain.agent.report.departures import departure
+from kittrain.agent.report.observed import Store
+from kittrain.agent.report.steps_taken import Mark, last_step
+
+AGREED: Final = "kit/round"  # a key of the round's store
+
+
+class Known(Record):
+    """What a node has seen of the rounds before.
+
+    Attributes:
+        index: of the node.
+        assignment: its part in the new round.
+        round: the number of the last one that it was in; 0: none.
+        restarts: of the ranks, after failures.
+        failures: the last ones, of any node.
+        departures: how its ranks left the last round, as ``Departures.facts``.
+        loaded: when the newest file that a rank went on from was last changed, in nanoseconds.
+        taken: ``StepsTaken.marks``.
+        reached: the last step of the library's loop, if the node led the last round; else 0.
+        copies: where others reach the copies that it keeps; empty: it keeps none.
+    """
+
+    index: int
+    assignment: NodeAssignment
+    round: int = 0
+    restarts: int = 0
+    failures: tuple[PastFailure, ...] = ()
+    departures: Mapping[str, Any]
+    loaded: int = 0
+    taken: tuple[Mark, ...] = ()
+    reached: int = 0
+    copies: str = ""
+
+
+class Agreed(Record):
+    """What holds for all nodes of a round.
+
+    Attributes:
+        round: its number.
+        restarts: the most that a node knows.
+        departed: the failure that explains how the last round ended, if a rank's leaving did: its fields.
+        loaded: the newest.
+        taken: by the node that has seen the most steps.
+        reached: the last step; 0: no node knows it, as the last leader is gone.
+        places: of the nodes that keep copies, in the order of their ranks: ``node``, ``host`` and ``address``.
+    """
+
+    round: int
+    restarts: int
+    departed: Mapping[str, Any] | None
+    loaded: int
+    taken: tuple[Mark, ...]
+    reached: int
+    places: tuple[Mapping[str, Any], ...]
+
+
+def agree(store: Store, known: Known, *, rank: int, size: int) -> tuple[Agreed, Sequence[Known]]:
+    """Exchange what is known; returns what holds for all, and on the first node what each has told.
+
+    Args:
+        store: of the round.
+        known: by this node.
+        rank: of this node among all.
+        size: the number of nodes.
+
+    Raises:
+        torch.distributed.DistError: the store or another node is lost.
+    """
+    store.set(_key(rank), typed.dump(known).decode())
+    told: list[Known] = []
+    if rank == 0:
+        told = [typed.load(Known, text) for text in store.multi_get([_key(one) for one in range(size)])]
+        store.set(AGREED, typed.dump(combined(told)).decode())
+    return typed.load(Agreed, store.get(AGREED)), told
+
+
+def combined(nodes: Sequence[Known]) -> Agreed:
+    """What follows from what all nodes of a round have told, in the order of their ranks.
+
+    The round's number grows even if the store is new. It restarts only if no node of the round before is left.
+    """
+    return Agreed(
+        round=1 + max(one.round for one in nodes),
+        restarts=max(one.restarts for one in nodes),
+        departed=departure([one.departures for one in nodes]),
+        loaded=max(one.loaded for one in nodes),
+        taken=max((one.taken for one in nodes), key=last_step),
+        reached=max(one.reached for one in nodes),
+        places=tuple(
+            {"node": one.index, "host": one.assignment.host, "address": one.copies} for one in nodes if one.copies
+        ),
+    )
+
+
+def _key(rank: int) -> str:
+    return f"kit/node/{rank}"

@@ -1,0 +1,102 @@
+"""How far the ranks are, and how many steps their restarts have lost: in the library's loop, and in a script's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kitjob import typed
+from kitjob.decoders import MalformedError
+from kitjob.report import RankProgress, RecoveryTimings
+from kittrain.agent.report.agreement import Agreed
+from kittrain.agent.report.observed import Ranks
+from kittrain.agent.report.resumed_steps import ResumedSteps
+from kittrain.agent.report.steps_taken import StepsTaken
+from kittrain.system.texts import fit
+
+NOTHING: Final = RankProgress()
+
+
+class StepsSeen:
+    """By one node. Only the one with rank 0 knows those of the library's loop.
+
+    Args:
+        progress_file: that rank 0 writes in the library's loop.
+
+    Attributes:
+        loaded: as ``Ranks.loaded``, of this round, and of all nodes' former ones.
+        in_script: as ``Ranks.script_steps``, of the last round.
+        taken: in a loop of the script's own.
+        resumed: in the library's loop.
+        resumed_now: whether the ranks of a script's own loop have just shown where they have resumed.
+    """
+
+    def __init__(self, progress_file: Path) -> None:
+        self._file = progress_file
+        self._of_script = RankProgress()  # of a script that writes no progress file
+        self.loaded = self.in_script = 0
+        self.taken = StepsTaken()
+        self.resumed = ResumedSteps()
+        self.resumed_now = False
+
+    def restart(self, agreed: Agreed) -> None:
+        """A round begins, after these steps."""
+        self.loaded = agreed.loaded
+        self.taken.restart(agreed.taken)
+        self.resumed.restart(agreed.reached, self.own)
+
+    def forget_file(self) -> None:
+        """What the file has is from an earlier round with rank 0 on this node."""
+        self._file.unlink(missing_ok=True)
+
+    def observe(self, ranks: Ranks, *, leads: bool) -> Iterator[str]:
+        """Take what this node's ranks show; yields what it logs, if it ``leads``."""
+        self.loaded, self.in_script = max(self.loaded, ranks.loaded), ranks.script_steps
+        self.resumed_now = self.taken.add(self.in_script, time.time_ns(), ranks.loaded)
+        if facts := {**ranks.script_progress, **self.taken.facts}:
+            self._of_script = RankProgress(**facts)
+        if leads and self.resumed_now and self.taken.lost:
+            yield self.taken.anew or str(self.taken)
+        if leads and self.resumed.add(lambda: self.own):
+            yield self.resumed.text
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is not known yet where the ranks have resumed."""
+        return self.resumed.unknown or self.taken.unknown
+
+    @property
+    def lost(self) -> int:
+        """Steps that are taken again."""
+        return self.resumed.lost or self.taken.lost
+
+    @property
+    def reached(self) -> int:
+        """The last step of the library's loop."""
+        return self.resumed.reached(self.own)
+
+    @property
+    def warning(self) -> str:
+        """That more is lost than a recovery tells; empty: it is not."""
+        return self.taken.anew or self.resumed.warning
+
+    def explained(self, recovery: RecoveryTimings | None) -> RecoveryTimings | None:
+        """The last recovery, with the lost steps in its cause."""
+        return self.resumed.explained(recovery)
+
+    @property
+    def progress(self) -> RankProgress:
+        """How far the ranks are, on the node with rank 0; else what this node's ranks show."""
+        own = self.own
+        return self._of_script if own == NOTHING else own
+
+    @property
+    def own(self) -> RankProgress:
+        """What the library's loop has written; nothing if the script does not use it, or it has not yet."""
+        try:
+            found: RankProgress = typed.decode(RankProgress, fit(typed.parse(self._file.read_bytes())))
+        except (OSError, MalformedError):
+            return NOTHING
+        return found
