@@ -14,126 +14,32 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import ScriptProgress, trains_alone
 from kittrain.agent.processes import stack_file
 from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
 from kittrain.agent.processes.rank_logs import RankLogs
+from kittrain.agent.processes.watched_rank import WatchedRank
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.agent.rendezvous.stacks import GROUP, Location, locate
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
-from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
+from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.processes import usage
 
 POLL_INTERVAL: Final = 0.25  # seconds
-MIN_STEP_TIMEOUT: Final = 30.0  # seconds
-STEP_TIMEOUT_FACTOR: Final = 10  # times the 99th percentile of the step times
-MIN_SCRIPT_TIMEOUT: Final = 300.0  # seconds between two optimizer steps of a script's own loop
-SCRIPT_TIMEOUT_FACTOR: Final = 10  # times the longest time between two of them
-STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
-MIN_QUIET: Final = 15.0  # seconds without a step that are unusual
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
 LISTENING: Final = 5.0  # seconds between two looks at the losses that ranks print
 LISTENED: Final = 30  # lines of each, in which these are looked for
-QUIET_FACTOR: Final = 10  # times the median of the last steps
-PACES_KEPT: Final = 100  # of these
 LOOK_SECONDS: Final = 1.5  # for the ranks' answers, and to see whether they work
 STACK_TIMEOUT: Final = 2.0  # seconds for the ranks to print their stacks
 STACK_QUIET_TIME: Final = 0.2  # seconds without a new line: they are complete
-
-# Seconds that a phase may take. Phases of the script's own code have no timeout; up to the first step it is
-# FIRST_STEP_TIMEOUT. Collectives have a timeout of their own.
-FIRST_STEP_TIMEOUT: Final = 900.0  # imports, connections, the snapshot, compilation
-PHASE_TIMEOUTS: Final[Mapping[Phase, float]] = {
-    Phase.JOINING: FIRST_STEP_TIMEOUT,
-    Phase.RESTORING: FIRST_STEP_TIMEOUT,
-    Phase.EVALUATING: 3600.0,
-    Phase.SAVING: 900.0,
-}
-MAX_BUSY_EXTENSION: Final = 3600.0  # seconds beyond the timeout that a busy rank may take
-
-
-@dataclass(kw_only=True)
-class _WatchedRank:
-    """One rank and its observed state."""
-
-    pid: int
-    file: Path
-    beat: HeartbeatState
-    still: float = 0.0  # seconds since the last beat
-    stepping: float = 0.0  # seconds since the last step
-    stepped_after: float = 0.0  # ``time.monotonic()`` of the last look before the last step; 0: it has taken none
-    steps: deque[float] = field(default_factory=lambda: deque(maxlen=STEP_TIMES_KEPT))
-    paces: deque[float] = field(default_factory=lambda: deque(maxlen=PACES_KEPT))  # of any loop's steps, in seconds
-    fresh: int = 0  # changes of the step until a further training of the script, which begins at any step, has settled
-    longest: float = 0.0  # seconds between two beats of a script's own loop
-    activity: Activity = field(default_factory=Activity)
-
-    def update(self, passed: float, before: float = 0.0) -> None:
-        """Read its heartbeat; ``before`` is when that was last done, in ``time.monotonic()``."""
-        with suppress(OSError):
-            beat = HeartbeatState.read(self.file)
-            self.stepping += passed
-            self.still += passed
-            if beat.beats != self.beat.beats:
-                if self.beat.phase is Phase.SCRIPT:
-                    self.longest = max(self.longest, self.still)
-                self.still = 0.0
-            if beat.phase is Phase.RESTORING or beat.step < self.beat.step:  # of another model, perhaps
-                self.steps.clear()
-                self.fresh = 2  # to where it resumes, and its first step
-            if beat.step != self.beat.step:
-                if self.beat.first[Phase.SYNCING] and not self.fresh:  # skip a first step: it compiles and connects
-                    self.steps.append(self.stepping / max(beat.step - self.beat.step, 1))
-                if self.stepped:
-                    self.paces.append(self.stepping / max(beat.step - self.beat.step, 1))
-                self.fresh = max(self.fresh - 1, 0)
-                self.stepping, self.stepped_after = 0.0, before
-            self.beat = beat
-
-    @property
-    def stepped(self) -> bool:
-        """Whether it has taken a step since it started."""
-        return self.beat.phase is Phase.SCRIPT or bool(self.beat.first[Phase.SYNCING])
-
-    @property
-    def quiet_limit(self) -> float:
-        """Seconds without a step that are unusual."""
-        return max(MIN_QUIET, QUIET_FACTOR * median(self.paces)) if self.paces else MIN_QUIET
-
-    def is_quiet(self, now: float) -> bool:
-        """Whether it has taken no step for unusually long.
-
-        Before its first step that counts from when its group was formed, or without one from its start.
-        """
-        if self.stepping <= MIN_QUIET:
-            return False
-        if self.stepped:
-            return self.stepping > self.quiet_limit
-        began = self.beat.first[Phase.PREPARING] or self.beat.first[Phase.JOINING]
-        return bool(began) and now > began + MIN_QUIET
-
-    def limit(self, timeout: float | None) -> float:
-        """The timeout of the current phase, in seconds."""
-        phase = self.beat.phase
-        if phase is Phase.SCRIPT:
-            return max(MIN_SCRIPT_TIMEOUT, SCRIPT_TIMEOUT_FACTOR * self.longest) if timeout is None else timeout
-        if phase not in STEP:
-            return max(PHASE_TIMEOUTS[phase], timeout or 0.0) if phase in PHASE_TIMEOUTS else float("inf")
-        if not self.beat.first[Phase.SYNCING] or self.fresh:
-            return max(FIRST_STEP_TIMEOUT, timeout or 0.0)
-        slow = sorted(self.steps)[int(len(self.steps) * 0.99)] if self.steps else 0.0
-        return max(MIN_STEP_TIMEOUT, STEP_TIMEOUT_FACTOR * slow) if timeout is None else timeout
 
 
 class RankWatch:
@@ -153,7 +59,7 @@ class RankWatch:
         self._logs = logs
         self._timeout = timeout
         self._log = log
-        self._ranks: dict[int, _WatchedRank] = {}
+        self._ranks: dict[int, WatchedRank] = {}
         self._script = ScriptProgress()
         self._polled = self._sampled = self._began = self._listened = self.read_at = time.monotonic()
         self.printed_loss = ""  # what a rank prints of a loss that is not finite; empty: none does
@@ -169,8 +75,7 @@ class RankWatch:
         """
         self._began = self.read_at = time.monotonic() if began is None else began
         self._ranks = {
-            rank: _WatchedRank(pid=pid, file=file, beat=HeartbeatState.read(file))
-            for rank, (pid, file) in ranks.items()
+            rank: WatchedRank(pid=pid, file=file, beat=HeartbeatState.read(file)) for rank, (pid, file) in ranks.items()
         }
         self._script = ScriptProgress()
         self._polled = self._listened = time.monotonic()
@@ -191,7 +96,7 @@ class RankWatch:
         self._sample(now)
         progress = {number: (rank.beat.timed, rank.beat.busy) for number, rank in self._ranks.items()}
         stalled = all(rank.still > rank.limit(self._timeout) for rank in self._ranks.values())
-        frozen = any(map(self._stopped, self._ranks.values()))
+        frozen = any(rank.is_stopped(self._timeout) for rank in self._ranks.values())
         self._rendezvous.heartbeat(stalled=stalled, frozen=frozen, progress=progress, quiet=self._quiet(now))
         self._look(now)
         if now > self._listened + LISTENING:
@@ -232,7 +137,7 @@ class RankWatch:
         if all(silent):
             return True
         others = [rank for rank, one in zip(self._ranks.values(), silent, strict=True) if not one]
-        return any(silent) and all(_ended(rank.pid) for rank in others)
+        return any(silent) and all(rank.ended for rank in others)
 
     def _look(self, now: float) -> None:
         """Ask the ranks where they are, if the hub has asked; tell it in a later poll, and what they used meanwhile."""
@@ -252,7 +157,7 @@ class RankWatch:
         for number, rank in self._ranks.items():
             self._looked[number].add(used.get(rank.pid), now)
 
-    def _seen(self, number: int, rank: _WatchedRank) -> RankStatus:
+    def _seen(self, number: int, rank: WatchedRank) -> RankStatus:
         """What a rank does, of which nothing is judged."""
         location = locate(stack_file.answer(rank.pid, stack_file.path_of(rank.file)))
         lines = self._logs.last(number)
@@ -266,7 +171,7 @@ class RankWatch:
             cores=self._looked[number].cores,
             stepped=rank.stepped,
             grouped=rank.beat.group > 0,
-            ended=_ended(rank.pid),
+            ended=rank.ended,
             said=rank_output.thread_error(lines)
             or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
             or rank_output.last_error(lately)
@@ -274,7 +179,7 @@ class RankWatch:
             or self._handled(number, rank),
         )
 
-    def _handled(self, number: int, rank: _WatchedRank) -> str:
+    def _handled(self, number: int, rank: WatchedRank) -> str:
         """The error that a rank has printed since its last step, and has not ended with; empty without one."""
         return rank_output.handled_error(self._logs.last(number, after=rank.stepped_after))
 
@@ -288,10 +193,6 @@ class RankWatch:
             lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
             told = [f"rank {number} printed last: {rank_output.last_line(last)}" for number, last in lines if last]
         return next(iter(told), "")
-
-    def _stopped(self, rank: _WatchedRank) -> bool:
-        """Whether its process has been stopped (SIGSTOP) for longer than a step may take, whatever its phase."""
-        return rank.still > (MIN_STEP_TIMEOUT if self._timeout is None else self._timeout) and _frozen(rank.pid)
 
     def phases(self) -> dict[Phase, float]:
         """By phase, the seconds since the ranks were started, averaged over them, when they were last read.
@@ -424,7 +325,7 @@ class RankWatch:
                 self._log(f"rank {one.rank} has been in {doing(one)}, but is busy: waiting for it")
         return statuses
 
-    def _status(self, number: int, rank: _WatchedRank, location: Location | None) -> RankStatus:
+    def _status(self, number: int, rank: WatchedRank, location: Location | None) -> RankStatus:
         busy = rank.activity.busy
         return _report(
             number,
@@ -433,7 +334,7 @@ class RankWatch:
             stalled_seconds=rank.still,
             busy=busy,
             cores=rank.activity.cores,
-            exempt=busy and self._timeout is None and rank.still < rank.limit(None) + MAX_BUSY_EXTENSION,
+            exempt=busy and self._timeout is None and rank.may_work_on,
         )
 
     def _stacks(self) -> dict[int, Location | None]:
@@ -450,33 +351,15 @@ class RankWatch:
         return {number: None if stack_file.MORE in output[number] else locate(output[number]) for number in self._ranks}
 
 
-def _report(number: int, rank: _WatchedRank, location: Location | None, **found: Any) -> RankStatus:
+def _report(number: int, rank: WatchedRank, location: Location | None, **found: Any) -> RankStatus:
     """A rank's status: what its heartbeat and its process show, and what was found besides."""
     return RankStatus(
         rank=number,
         step=rank.beat.step,
         phase=rank.beat.phase,
         has_stack=location is not None,
-        frozen=_frozen(rank.pid),
+        frozen=rank.frozen,
         location=location or Location(),
         call=rank.beat.call,
         **found,
     )
-
-
-def _frozen(pid: int) -> bool:
-    """Whether a process is stopped, by SIGSTOP or a debugger; False if unknown."""
-    return _state(pid) in {"T", "t"}
-
-
-def _ended(pid: int) -> bool:
-    """Whether a process has ended; False if unknown."""
-    return _state(pid) in {"Z", "X"} or (not _state(pid) and Path("/proc/self").exists())
-
-
-def _state(pid: int) -> str:
-    """Its state, as in proc(5); empty if there is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
