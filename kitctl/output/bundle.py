@@ -20,7 +20,8 @@ from kitctl.base.redaction import Redactor
 from kitctl.output import documents
 from kitctl.output.view import report
 from kitctl.output.view.columns import columns
-from kitctl.state import goodput, history
+from kitctl.state import history
+from kitctl.state.goodput.account import account
 from kitctl.state.record import JobRecord
 
 LOGS: Final = 32 << 20  # bytes of all nodes' logs
@@ -124,7 +125,7 @@ def _contents(record: JobRecord, logs: Mapping[int, LogEnds], extra: Mapping[str
         yield "audit.json", documents.audit(record.audit)
     if record.history:
         yield "events.json", documents.event_list(record.history, history.events(record.history))
-        yield "goodput.json", documents.goodput(goodput.account(record.history))
+        yield "goodput.json", documents.goodput(account(record.history))
         yield "history.jsonl", record.history.lines.decode(errors="replace")
     yield from extra.items()
     for node, log in sorted(logs.items()):

@@ -28,7 +28,7 @@ from kitctl.output.usage import UsageReport
 from kitctl.render import templates
 from kitctl.state import faults
 from kitctl.state.checks import Finding
-from kitctl.state.goodput import Goodput as GoodputFacts
+from kitctl.state.goodput.result import Goodput as GoodputFacts
 from kitctl.state.history import JobHistory
 from kitctl.state.logs import Line
 from kitctl.state.phase import JobState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kitctl.output.base import Document, Part, part_of
-from kitctl.state import goodput
+from kitctl.state.goodput import result
 from kitjob import timeline
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     _Goodput = Document
 else:  # as parts of documents
     Event, Row = part_of(timeline.Event), part_of(timeline.Row)
-    _Goodput = part_of(goodput.Goodput, Document)
+    _Goodput = part_of(result.Goodput, Document)
 
 
 class EventList(Document, frozen=True, kw_only=True, tag="EventList"):

@@ -14,7 +14,8 @@ import msgspec
 from kitctl import kinds
 from kitctl.base.encoding import struct_of
 from kitctl.spec import job_spec as spec
-from kitctl.state import facts, faults, goodput, phase
+from kitctl.state import facts, faults, phase
+from kitctl.state.goodput import result
 from kitctl.state.why import explain
 from kitjob import history as tool
 from kitjob import job_keys, pod_section, report, sections, timeline
@@ -68,7 +69,7 @@ def output_schema() -> Schema:
             explain,
             faults,
             timeline,
-            goodput,
+            result,
             jobs,
             logs,
             past,

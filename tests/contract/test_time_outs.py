@@ -7,7 +7,7 @@ import json
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from kitctl.state import goodput
+from kitctl.state.goodput.account import account
 from kitctl.state.history import Attempt, JobHistory
 from kitjob import timeline
 from kitjob.record import replace
@@ -51,8 +51,8 @@ def test_both_count_the_same_seconds_as_idle(cause: str, phase: str, stepped: bo
     content = b"".join([json.dumps({"run": "r"}).encode() + b"\n", timeline.content(known)])
     attempt = Attempt(node=0, started=0.0, ended=41.0)
     facts = {"name": "job", "namespace": "default", "nodes": 1, "submitted": 0.0, "now": 41.0, "ended": 41.0}
-    account = goodput.account(JobHistory(**facts, run="r", attempts=(attempt,), lines=content))  # type: ignore[arg-type]
-    spent = {one.name: one.seconds for one in account.buckets}
+    spending = account(JobHistory(**facts, run="r", attempts=(attempt,), lines=content))  # type: ignore[arg-type]
+    spent = {one.name: one.seconds for one in spending.buckets}
 
     metrics, last = NodeMetrics(NODE), 0.0
     for line in known:

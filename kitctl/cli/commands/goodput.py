@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kitctl.api.client import Client
-    from kitctl.state.goodput import Goodput
+    from kitctl.state.goodput.result import Goodput
 
 EPILOG = """\b
 Every node-second since the submission is in exactly one row; docs/goodput.md says how each is measured.
@@ -43,7 +43,7 @@ def command(
     from kitctl.base.quantity import duration
     from kitctl.output import documents
     from kitctl.output.view import past as view
-    from kitctl.state import goodput
+    from kitctl.state.goodput.account import account
 
     if (name is None) != all_namespaces:
         raise UsageError("name one job, or give -A", fix="kitctl goodput JOB, or kitctl goodput -A")
@@ -57,7 +57,7 @@ def command(
         else:
             info("no job has a history")
         return
-    found = goodput.account(client.job(name, namespace).history())
+    found = account(client.job(name, namespace).history())
     if output == "json":
         echo_json(documents.goodput(found))
     else:
@@ -73,10 +73,10 @@ def command(
 def _all(client: Client) -> Iterator[Goodput]:
     """Of all jobs that have a history; says which have none."""
     from kitctl.base.errors import KitError
-    from kitctl.state import goodput
+    from kitctl.state.goodput.account import account
 
     for one in client.jobs(client.namespace, all_namespaces=True):
         try:
-            yield goodput.account(client.job(one.name, one.namespace).history())
+            yield account(client.job(one.name, one.namespace).history())
         except KitError as error:
             info(f"{one.namespace}/{one.name}: {error.message}")

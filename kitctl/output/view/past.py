@@ -9,7 +9,7 @@ from typing import Final
 from kitctl.base import printable
 from kitctl.base.quantity import duration, pluralize
 from kitctl.output.view.columns import columns
-from kitctl.state.goodput import Bucket, Goodput
+from kitctl.state.goodput.result import Bucket, Goodput
 from kitjob.timeline import Event
 
 SHORT: Final = 100  # characters of a detail

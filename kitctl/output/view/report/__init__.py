@@ -25,8 +25,9 @@ from kitctl.base.redaction import Redactor
 from kitctl.output.view import audit as proof
 from kitctl.output.view import past
 from kitctl.output.view.report import charts
-from kitctl.state import goodput, history, series
-from kitctl.state.goodput import Goodput
+from kitctl.state import history, series
+from kitctl.state.goodput.account import account, lanes
+from kitctl.state.goodput.result import Goodput
 from kitctl.state.history import JobHistory, WriterLog
 from kitctl.state.record import JobRecord
 from kitjob.timeline import Event
@@ -61,20 +62,20 @@ def _content(record: JobRecord) -> dict[str, Any]:
     """What the page shows, as plain data."""
     job, known = record.state, record.history
     logs = history.writers(known) if known else []  # once: they may have 8 MiB
-    account = goodput.account(known, logs) if known else None
-    lanes = goodput.lanes(known, logs)[:MOST_LANES] if known else []
+    spent = account(known, logs) if known else None
+    stretches = lanes(known, logs)[:MOST_LANES] if known else []
     events = history.events(known, logs) if known else []
     return {
         "job": {"name": job.name, "namespace": job.namespace, "phase": job.phase, "target": job.target},
         "headline": headline(record),
         "tone": _tone(record),
         "why": msgspec.to_builtins(record.why),
-        "figures": list(_figures(record, account)),
-        "charts": _charts(known, logs, account.elapsed_seconds) if known and account else None,
-        "lanes": charts.lanes(lanes, account.elapsed_seconds) if account else None,
+        "figures": list(_figures(record, spent)),
+        "charts": _charts(known, logs, spent.elapsed_seconds) if known and spent else None,
+        "lanes": charts.lanes(stretches, spent.elapsed_seconds) if spent else None,
         "hidden_lanes": max(known.nodes - MOST_LANES, 0) if known else 0,
-        "waterfall": charts.waterfall(account) if account else None,
-        "account": _account(account) if account else None,
+        "waterfall": charts.waterfall(spent) if spent else None,
+        "account": _account(spent) if spent else None,
         "events": [_event(one, events[0].time) for one in events],
         "faults": [*_faults(events)],
         "proof": _proof(record),
@@ -123,13 +124,13 @@ def _tone(record: JobRecord) -> str:
             return "calm"
 
 
-def _figures(record: JobRecord, account: Goodput | None) -> Iterator[tuple[str, str, str]]:
+def _figures(record: JobRecord, spent: Goodput | None) -> Iterator[tuple[str, str, str]]:
     """The numbers at the top: a name, a value, and what explains it."""
     job, progress = record.state, record.state.progress
     yield "Elapsed", duration((job.ended or record.now) - job.created), "since submission"
-    if account:
-        yield "Goodput", f"{account.goodput:.1%}", "of all node-seconds were training"
-        yield "ETTR", f"{account.ettr:.1%}", "productive time by wall clock"
+    if spent:
+        yield "Goodput", f"{spent.goodput:.1%}", "of all node-seconds were training"
+        yield "ETTR", f"{spent.ettr:.1%}", "productive time by wall clock"
     total = f" of {progress.total_steps}" if progress.total_steps else ""
     if progress.step is not None:
         yield "Step", f"{progress.step}{total}", "in a loop of the script's own" if progress.of_own_loop else ""
@@ -138,21 +139,21 @@ def _figures(record: JobRecord, account: Goodput | None) -> Iterator[tuple[str, 
     for name, value in progress.metrics.items():
         yield name, "not finite" if value is None else f"{value:.4g}", "the last one"
     yield "Nodes", job.node_range, f"{job.ready_nodes} up" if not job.finished else ""
-    lost = f"{pluralize(account.repeated_steps, 'step')} repeated" if account and account.repeated_steps else ""
+    lost = f"{pluralize(spent.repeated_steps, 'step')} repeated" if spent and spent.repeated_steps else ""
     yield "Restarts", str(job.restarts), lost
     if progress.snapshot_step:  # 0: it takes none, or has taken none yet
         yield "Snapshot", f"step {progress.snapshot_step}", "the last one"
 
 
-def _account(account: Goodput) -> dict[str, Any]:
+def _account(spent: Goodput) -> dict[str, Any]:
     return {
-        "elapsed": duration(account.elapsed_seconds),
-        "node_seconds": f"{account.node_seconds:,.0f}",
-        "nodes": pluralize(account.nodes, "node"),
-        "goodput": f"{account.goodput:.1%}",
-        "ettr": f"{account.ettr:.1%}",
-        "ettr_admitted": f"{account.ettr_since_admission:.1%}",
-        "unknown": account.unknown_seconds >= past.SHOWN,
+        "elapsed": duration(spent.elapsed_seconds),
+        "node_seconds": f"{spent.node_seconds:,.0f}",
+        "nodes": pluralize(spent.nodes, "node"),
+        "goodput": f"{spent.goodput:.1%}",
+        "ettr": f"{spent.ettr:.1%}",
+        "ettr_admitted": f"{spent.ettr_since_admission:.1%}",
+        "unknown": spent.unknown_seconds >= past.SHOWN,
     }
 
 

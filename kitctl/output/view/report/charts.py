@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from kitctl.base.quantity import duration
 from kitctl.output.view import drawing, past
-from kitctl.state.goodput import BUCKETS, UNKNOWN, Goodput, Stretch
+from kitctl.state.goodput.account import Stretch
+from kitctl.state.goodput.kinds import BUCKETS, UNKNOWN
+from kitctl.state.goodput.result import Goodput
 from kitctl.state.history import JobHistory
 from kitctl.state.series import METRICS, Mark, Picture, time_ticks, x_text
 from kitjob.timeline import Row

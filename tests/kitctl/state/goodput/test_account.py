@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from kitctl.state import goodput, history
-from kitctl.state.goodput import Goodput
+from kitctl.state import history
+from kitctl.state.goodput.account import account
+from kitctl.state.goodput.result import Goodput
 from kitctl.state.history import Attempt, JobHistory, QueueWait
 from kitjob import buckets, timeline
 from kitjob.record import replace as replaced
@@ -80,7 +81,7 @@ def seconds(found: Goodput) -> dict[str, float]:
 
 def test_an_undisturbed_job() -> None:
     lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
-    found = goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    found = account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
     assert seconds(found) == {
         "placement": 1.0,
         "image and code": 0.5,
@@ -121,7 +122,7 @@ def test_a_killed_agent_a_repeated_step_and_a_straggler() -> None:
         Attempt(node=1, started=0.0, ended=22.0, how="was killed by signal 9"),
         Attempt(node=1, started=24.0, ended=48.0),
     ]
-    found = goodput.account(job(healthy, killed, again, attempts=attempts, nodes=2, end=48.0))
+    found = account(job(healthy, killed, again, attempts=attempts, nodes=2, end=48.0))
     spent = seconds(found)
     assert (spent["recovery"], spent["repeated steps"], found.repeated_steps) == (12.0, 20.0, 100)
     assert found.carried_seconds == pytest.approx(1.0)
@@ -144,7 +145,7 @@ def test_ranks_that_a_drain_took_are_no_fault(how: str, faults: int) -> None:
     ]
     leaves = [*agent(1, at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *done(22.5, how)]
     known = job(stays, leaves, nodes=2, end=23.0)
-    assert goodput.account(known).faults == faults
+    assert account(known).faults == faults
     assert [one.what for one in history.events(known)].count("fault") == faults
 
 
@@ -152,7 +153,7 @@ def test_repeated_steps_are_counted_where_no_agent_is_left_to_tell() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20)]
     two = [*agent(at=25.0), Event(time=27.0, what="first step", round=2), *steps(27.0, 20, number=2, first=90)]
     attempts = [Attempt(node=0, started=0.0, ended=22.0, how="was killed"), Attempt(node=0, started=25.0, ended=50.0)]
-    found = goodput.account(job(one, two, attempts=attempts, end=50.0))
+    found = account(job(one, two, attempts=attempts, end=50.0))
     assert found.repeated_steps == 101  # from step 100, where the first row ends, to step 200
     assert seconds(found)["repeated steps"] == pytest.approx(11.0)
 
@@ -166,7 +167,7 @@ def test_groups_whose_numbers_begin_anew_are_different_ones() -> None:
     again = [*start(0.0, 0, 1), AgentState(time=10.0, state="stop"), *start(10.0, 80, 2)[4:]]
     logs = [again, start(30.0, 160, 1), start(50.0, 240, 1)]  # each goes on where the last one ended
     attempts = [Attempt(node=0, started=at, ended=at + 20.0, how="was killed") for at in (0.0, 30.0, 50.0)]
-    found = goodput.account(job(*logs, attempts=attempts, end=60.0))
+    found = account(job(*logs, attempts=attempts, end=60.0))
     assert (found.repeated_steps, seconds(found).get("repeated steps", 0.0)) == (0, 0.0)
     told = [one.round for one in history.events(job(*logs)) if one.what == "joined"]
     assert told == [1, 2, 3, 4]
@@ -185,7 +186,7 @@ def test_a_scripts_own_evaluation_is_no_step_of_the_librarys_and_others_wait_for
         ]
 
     evaluates, waits = ranks(0, "EVALUATING", 10.0), ranks(1, "SCRIPT", 0.0)
-    found = goodput.account(job(evaluates, waits, nodes=2, end=24.0))
+    found = account(job(evaluates, waits, nodes=2, end=24.0))
     assert seconds(found)["evaluation"] == pytest.approx(10.0)
     assert seconds(found)["waiting for a peer"] == pytest.approx(11.0)  # 1 s of it to form the group
     assert seconds(found)["training"] == pytest.approx(20.0)
@@ -211,7 +212,7 @@ def test_an_evaluation_that_begins_and_ends_within_a_second_is_waited_for_all_th
             )
         return [*agent(node, at=0.0), Event(time=4.0, what="first step", round=1), *rows]
 
-    found = goodput.account(job(ranks(0), ranks(1), nodes=2, end=24.0))
+    found = account(job(ranks(0), ranks(1), nodes=2, end=24.0))
     assert seconds(found)["evaluation"] == pytest.approx(lasts)
     in_steps = next(
         part.seconds
@@ -227,16 +228,16 @@ def test_a_second_training_of_a_script_repeats_nothing() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *steps(22.0, 3)]
     two = [*agent(at=28.0), Event(time=30.0, what="first step", round=2), *steps(30.0, 10, number=2, first=20)]
     attempts = [Attempt(node=0, started=0.0, ended=25.0, how="was killed"), Attempt(node=0, started=28.0, ended=40.0)]
-    found = goodput.account(job(one, two, attempts=attempts, end=40.0))
+    found = account(job(one, two, attempts=attempts, end=40.0))
     assert (found.repeated_steps, seconds(found)["repeated steps"]) == pytest.approx((1, 1.0))
 
 
 def test_a_node_that_is_done_recovers_from_nothing_though_its_last_lines_are_missing() -> None:
     lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90)]
     attempts = [Attempt(node=0, started=1.0, ended=98.0, done=True)]
-    spent = seconds(goodput.account(job(lines, attempts=attempts)))
+    spent = seconds(account(job(lines, attempts=attempts)))
     assert ("recovery" in spent, spent["ended"]) == (False, 3.5)
-    killed = seconds(goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=98.0)])))
+    killed = seconds(account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=98.0)])))
     assert killed["recovery"] == 3.5
 
 
@@ -251,7 +252,7 @@ def test_a_hang_is_idle_from_the_last_movement_on() -> None:
         AgentState(time=51.0, state="exit"),
         Event(time=51.0, what="ended", outcome="fatal", cause="rank 0 hangs"),
     ]
-    spent = seconds(goodput.account(job(lines, attempts=[Attempt(node=0, started=0.0, ended=51.0)], end=51.0)))
+    spent = seconds(account(job(lines, attempts=[Attempt(node=0, started=0.0, ended=51.0)], end=51.0)))
     assert (spent["idle after a hang"], spent["training"]) == pytest.approx((20.0, 28 * 0.9))
 
 
@@ -271,7 +272,7 @@ def test_a_collective_that_times_out_was_idle_on_all_nodes(phase: str, told: str
 
     attempts = [Attempt(node=index, started=0.0, ended=40.0) for index in range(2)]
     nodes = [node(0, late, 19.9), node(1, f"the ranks of node 0 {told}", None)]
-    spent = seconds(goodput.account(job(*nodes, attempts=attempts, nodes=2, end=40.0)))
+    spent = seconds(account(job(*nodes, attempts=attempts, nodes=2, end=40.0)))
     assert spent["idle after a hang"] == pytest.approx(40.0, abs=0.2)
     assert spent["training" if phase == "SCRIPT" else "start and join"] >= 35.0
     assert "recovery" not in spent
@@ -282,7 +283,7 @@ def test_a_suspended_job_is_drained_until_it_is_resumed() -> None:
     one += [AgentState(time=10.0, state="stop"), *done(11.0, "drained")]
     two = [*agent(at=40.0), Event(time=42.0, what="first step", round=1), *steps(42.0, 8, first=80), *done(50.0)]
     attempts = [Attempt(node=0, started=0.0, ended=11.0), Attempt(node=0, started=40.0, ended=50.0)]
-    found = goodput.account(job(one, two, attempts=attempts, end=50.0))
+    found = account(job(one, two, attempts=attempts, end=50.0))
     spent = seconds(found)
     assert spent["drained"] == pytest.approx(30.0)
     assert "recovery" not in spent
@@ -296,7 +297,7 @@ def test_waits_in_a_queue_are_those_before_the_start_and_between_two() -> None:
     attempts = [Attempt(node=0, scheduled=51.0, started=60.0, ended=70.0)]  # the first pod is gone
     waits = (QueueWait(since=0.0, until=15.0), QueueWait(since=29.0, until=50.0))
     past = replace(job(one, two, attempts=attempts, end=70.0), waits=waits)
-    spent = seconds(goodput.account(past))
+    spent = seconds(account(past))
     assert {name: spent[name] for name in ("queue", "placement", "image and code", "unknown")} == {
         "queue": 15.0 + (50.0 - 31.0),  # preempted while its agent runs
         "placement": 1.0,
@@ -312,11 +313,11 @@ def test_a_job_that_waits_again_is_in_its_queue_until_now_and_then_for_a_place()
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 8), *done(11.0, "drained")]
     ran = Attempt(node=0, started=0.0, ended=11.0)
     waiting = replace(job(one, attempts=[ran], end=40.0), ended=None, waits=(QueueWait(since=21.0),))
-    spent = seconds(goodput.account(waiting))
+    spent = seconds(account(waiting))
     assert (spent["drained"], spent["queue"]) == (10.0, 40.0 - 21.0)
 
     admitted = replace(waiting, waits=(QueueWait(since=21.0, until=30.0),))
-    spent = seconds(goodput.account(replace(admitted, attempts=(ran, Attempt(node=0, scheduled=32.0)))))
+    spent = seconds(account(replace(admitted, attempts=(ran, Attempt(node=0, scheduled=32.0)))))
     assert (spent["queue"], spent["placement"], spent["image and code"]) == (9.0, 2.0, 8.0 + 0.5)
 
 
@@ -326,16 +327,16 @@ def test_a_preempted_node_that_comes_again_waits_for_its_place_once_more() -> No
     two = [*agent(at=60.0), Event(time=62.0, what="first step", round=1), *steps(62.0, 8, first=80), *done(70.0)]
     gone = Attempt(node=0, created=4.0, scheduled=4.0, started=19.0)
     again = Attempt(node=0, created=33.0, scheduled=51.0, started=60.0, ended=70.0)
-    found = goodput.account(job(one, two, attempts=[gone, again], end=70.0))
+    found = account(job(one, two, attempts=[gone, again], end=70.0))
     spent = seconds(found)
     assert (spent["placement"], spent["drained"]) == (4.0 + 18.0, 1.0 + 2.0)
     assert spent["image and code"] == 15.0 + 9.0 + 2 * 0.5  # which each agent has, too
     assert (found.unknown_seconds, found.overlap_seconds) == (0.0, 0.0)
     waits = replace(again, scheduled=None, started=None, ended=None)
     waiting = replace(job(one, attempts=[gone, waits], end=50.0), ended=None)
-    assert seconds(goodput.account(waiting))["placement"] == 4.0 + 17.0
+    assert seconds(account(waiting))["placement"] == 4.0 + 17.0
     unseen = Attempt(node=0, created=2.0, scheduled=2.0, started=3.0)  # it was lost before it wrote a line
-    spent = seconds(found := goodput.account(job(two, attempts=[unseen, again], end=70.0)))
+    spent = seconds(found := account(job(two, attempts=[unseen, again], end=70.0)))
     assert (spent["placement"], found.unknown_seconds) == (51.0, 0.0)
 
 
@@ -361,7 +362,7 @@ def test_a_job_that_is_preempted_again_and_again_has_each_second_once(
         at = end
     waits.append(QueueWait(since=at - 0.5))
     past = job(*logs, attempts=attempts, end=at + again)
-    spent = seconds(found := goodput.account(replace(past, ended=None, waits=tuple(waits))))
+    spent = seconds(found := account(replace(past, ended=None, waits=tuple(waits))))
     assert spent.get("queue", 0.0) == sum(one[0] for one in starts) + again
     assert spent.get("placement", 0.0) == sum(one[1] for one in starts)
     assert spent["image and code"] == sum(one[2] for one in starts) + 0.5 * len(starts)
@@ -374,21 +375,21 @@ def test_a_job_that_is_preempted_again_and_again_has_each_second_once(
 def test_a_clock_that_is_wrong_is_corrected() -> None:
     lines = [*agent(at=302.0), Event(time=304.0, what="first step", round=1), *steps(304.0, 90), *done(394.0)]
     skewed = [lines[0], Clock(time=303.9, offset=-300.0, error=0.001), *lines[1:]]
-    found = goodput.account(job(skewed, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    found = account(job(skewed, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
     assert (seconds(found)["training"], found.unknown_seconds) == (81.0, 0.0)
     assert [event.time for event in history.events(job(skewed)) if event.what == "first step"] == [4.0]
 
 
 def test_what_nothing_covers_is_unknown_and_no_account() -> None:
     lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 10), *steps(64.0, 30), *done(94.0)]
-    found = goodput.account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
+    found = account(job(lines, attempts=[Attempt(node=0, started=1.0, ended=95.0)]))
     assert (found.unknown_seconds, found.holds) == (50.0, False)
 
 
 def test_what_is_measured_twice_is_an_error() -> None:
     one = [*agent(name="a"), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
     two = [*agent(name="b", at=50.0), *steps(52.0, 40), *done(92.0)]
-    found = goodput.account(job(one, two))
+    found = account(job(one, two))
     assert found.overlap_seconds > 30
     assert not found.holds
 
@@ -402,7 +403,7 @@ def test_a_clock_that_was_set_back_is_told_as_no_number_can_be_right(set_back: f
     two = [*agent(at=at), Event(time=at + 2, what="first step", round=2), *steps(at + 2, 40, number=2, first=300)]
     attempts = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=at, ended=at + 45)]
     known = job(one, [*two, *done(at + 42)], attempts=attempts, end=at + 45)
-    found = goodput.account(replace(known, submitted=submitted))
+    found = account(replace(known, submitted=submitted))
     assert found.clock_jump_seconds == pytest.approx(set_back, abs=120)
     assert not found.holds
 
@@ -411,33 +412,33 @@ def test_a_clock_that_was_set_forward_is_seen_by_the_end_of_the_job() -> None:
     """The second agent starts after 50 s, by a clock that shows 300 s more, and nobody is left to compare it with."""
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 45)]
     two = [*agent(at=350.0), Event(time=352.0, what="first step", round=2), *steps(352.0, 40, number=2, first=300)]
-    found = goodput.account(job(one, [*two, *done(392.0)], attempts=[Attempt(node=0, started=0.0, ended=48.0)]))
+    found = account(job(one, [*two, *done(392.0)], attempts=[Attempt(node=0, started=0.0, ended=48.0)]))
     assert found.clock_jump_seconds == pytest.approx(292.0)
     assert not found.holds
     drains = replace(job(one, two), result="Cancelled")
-    assert goodput.account(drains).clock_jump_seconds == 0.0, "with a grace period of minutes"
+    assert account(drains).clock_jump_seconds == 0.0, "with a grace period of minutes"
     ahead = [Attempt(node=0, started=0.0, ended=48.0), Attempt(node=0, started=350.0)]
-    assert goodput.account(job(one, attempts=ahead)).clock_jump_seconds == pytest.approx(250.0)
+    assert account(job(one, attempts=ahead)).clock_jump_seconds == pytest.approx(250.0)
 
 
 def test_a_clock_set_between_a_nodes_agents_on_one_machine_is_seen_by_their_times() -> None:
     one = [Writer(node=0, id="a", time=0.0, host="worker"), *agent(at=0.0)[1:], *steps(2.0, 8000), *done(8002.0)]
     two = [Writer(node=0, id="b", time=4500.0, host="worker"), *agent(at=4500.0)[1:], *steps(4502.0, 10)]
-    assert goodput.account(job(one, two, end=8100.0)).clock_jump_seconds == pytest.approx(3500, abs=10)
+    assert account(job(one, two, end=8100.0)).clock_jump_seconds == pytest.approx(3500, abs=10)
 
 
 def test_a_clock_of_node_0_that_was_set_is_seen_from_another_node() -> None:
     lines = [*agent(1), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
     clocks = [Clock(time=3.9, offset=0.1, error=0.001), Clock(time=60.0, offset=-86400.0, error=0.001)]
     measured = sorted([*lines[1:], *clocks], key=lambda line: getattr(line, "time", 0.0))
-    assert goodput.account(job([lines[0], *measured], nodes=2)).clock_jump_seconds == pytest.approx(86400.1)
+    assert account(job([lines[0], *measured], nodes=2)).clock_jump_seconds == pytest.approx(86400.1)
 
 
 def test_a_clock_that_drifts_is_none_that_was_set() -> None:
     lines = [*agent(1, at=-3.0), *steps(-1.0, 90), *done(94.0)]
     clocks = [Clock(time=-2.9, offset=0.1, error=0.001), Clock(time=60.0, offset=3.0, error=0.001)]
     again = [*agent(1, at=92.0), *done(95.0)]
-    found = goodput.account(
+    found = account(
         job([lines[0], *sorted([*lines[1:], *clocks], key=lambda line: getattr(line, "time", 0.0))], again, nodes=2)
     )
     assert found.clock_jump_seconds == 0.0
@@ -445,7 +446,7 @@ def test_a_clock_that_drifts_is_none_that_was_set() -> None:
 
 def test_lines_that_are_in_two_files_count_once() -> None:
     lines = [*agent(), Event(time=4.0, what="first step", round=1), *steps(4.0, 90), *done(94.0)]
-    once, twice = (goodput.account(job(*[lines] * times)) for times in (1, 2))
+    once, twice = (account(job(*[lines] * times)) for times in (1, 2))
     assert once == twice
 
 
@@ -507,7 +508,7 @@ def test_whatever_the_history_the_buckets_add_up(
     logs: list[list[Line]], attempts: list[Attempt], waits: tuple[QueueWait, ...]
 ) -> None:
     known = job(*logs, attempts=attempts, nodes=3, end=150.0)
-    found = goodput.account(replace(known, waits=waits))
+    found = account(replace(known, waits=waits))
     assert all(one.seconds >= 0 and part.seconds >= 0 for one in found.buckets for part in one.parts)
     assert found.unknown_seconds >= -1e-6
     total = sum(one.seconds for one in found.buckets) + found.unknown_seconds
@@ -523,7 +524,7 @@ def test_the_time_of_a_spare_is_its_own_until_it_replaces_a_node() -> None:
     end: list[Line] = [AgentState(time=63.0, state="exit"), Event(time=63.0, what="ended", outcome="done")]
     lines = [*spare[:4], *spare[5:], early, first, *steps(43.0, 20, number=2), *end]
     lost = Event(time=40.5, what="fault", cause="node 1 is lost", round=1)
-    found = goodput.account(job([*lines[:-2], lost, *lines[-2:]], end=63.0))
+    found = account(job([*lines[:-2], lost, *lines[-2:]], end=63.0))
     seconds = {one.name: one.seconds for one in found.buckets}
     assert seconds["spare"] == pytest.approx(36.0)
     assert seconds["recovery"] == pytest.approx(2.0)
