@@ -30,7 +30,7 @@ from kittrain.agent.rendezvous.round_values import RoundValues
 from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.standstill import StandstillWatch
 from kittrain.agent.rendezvous.stragglers import StragglerDetector
-from kittrain.agent.rendezvous.succession import Configuration
+from kittrain.agent.rendezvous.succession import Configuration, Verdict
 from kittrain.outcome.termination import Ending
 from kittrain.system.port import BACKLOG
 
@@ -335,24 +335,35 @@ class Hub:
         """
         members = self._membership
         decides = bool(members.group) or members.leads
+        self._show_whether_it_serves(serves=decides and not self._elsewhere)
         verdict = None if decides or not members.ready else members.verdict
-        self.serves = not self._elsewhere and decides
-        (self.serving.set if self.serves else self.serving.clear)()
-        (self.idle.clear if self.serves else self.idle.set)()
         if verdict is None or verdict.granted:
             self._stuck_since = None
             return
         self._stuck_since = now if self._stuck_since is None else self._stuck_since
-        if verdict.ties and now >= self._stuck_since + TIE_SECONDS:
-            for one in members.known:
-                if one.number in verdict.ties and one.number not in self._claims:
-                    self._claims[one.number] = self._start(self._claim_round(one))
+        if now >= self._stuck_since + TIE_SECONDS:
+            self._claim_ties(verdict)
         if now >= self._stuck_since + RELEASE_SECONDS:
-            self._stuck_since = None
-            self._claims = {number: task for number, task in self._claims.items() if not task.done()}
-            for node in members.ready:
-                node.released = True
-                self._send(node, messages.NoQuorum(reason=verdict.reason))
+            self._release_ready(verdict)
+
+    def _show_whether_it_serves(self, *, serves: bool) -> None:
+        self.serves = serves
+        for event, on in ((self.serving, serves), (self.idle, not serves)):
+            (event.set if on else event.clear)()
+
+    def _claim_ties(self, verdict: Verdict) -> None:
+        """Try to get the fence of each round of which just half of the nodes are here."""
+        for one in self._membership.known:
+            if one.number in verdict.ties and one.number not in self._claims:
+                self._claims[one.number] = self._start(self._claim_round(one))
+
+    def _release_ready(self, verdict: Verdict) -> None:
+        """Send the nodes that wait here elsewhere."""
+        self._stuck_since = None
+        self._claims = {number: task for number, task in self._claims.items() if not task.done()}
+        for node in self._membership.ready:
+            node.released = True
+            self._send(node, messages.NoQuorum(reason=verdict.reason))
 
     async def _claim_round(self, one: Configuration) -> None:
         if await asyncio.get_running_loop().run_in_executor(None, self._claim, one.number, one.nodes):
