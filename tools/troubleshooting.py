@@ -25,7 +25,8 @@ doctor` checks a job's prerequisites before you submit it, and `kitctl doctor NA
 that has failed, stands still or is stopped is never `ok` there.
 
 Below are the rules by the phase in which their causes are told for the most part. The first that matches is told;
-what matches none is told in its own words, with the place in the script where it was raised. NAME, OTHER and THIRD
+what matches none is told in its own words, with the place in the script where it was raised, and what names in
+that line had: numbers, sizes, types and keys, never a text. NAME, OTHER and THIRD
 stand for what the message names. Warnings in a job's log say themselves what to do.
 """
 SUBMITTING: Final = """\

@@ -235,7 +235,7 @@ sys.exit(1)
         fix="last lines|output|message",
         options=ONCE,
     ),
-    Situation(name="unknown name", script="print(lr)", cause="NameError: name 'lr'", fix="fix the script"),
+    Situation(name="unknown name", script="print(lr)", cause="NameError: name 'lr'", fix="define lr .*train.py:1"),
     Situation(
         name="syntax error",
         script="def f(:\n    pass",

@@ -38,6 +38,7 @@ class Termination(Record):
     """Of a good end: what a rank has said last, if that was an error, or if no step was seen. Empty: nothing."""
 
 
+VALUES: Final = "values: "  # begins the line below a traceback with what names in the failing line had
 LAST_LINE: Final = re.compile(r"rank \d+ printed last: ")  # begins such a note if it is no error
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
+from kitctl.state.why.data import DATA
+from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import HANGS, LATE, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
+from kitctl.state.why.libraries import LIBRARIES
 from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
+from kitctl.state.why.python import PYTHON
 from kitctl.state.why.repeats import says
 from kitctl.state.why.rule import Family, brief
 from kitctl.state.why.scheduling import SCHEDULING
@@ -23,9 +27,10 @@ from kitctl.state.why.scripts import SCRIPTS
 from kitctl.state.why.services import SERVICES
 from kitctl.state.why.snapshots import SNAPSHOTS
 from kitctl.state.why.starts import STARTS
+from kitctl.state.why.tensors import TENSORS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
-from kitctl.state.why.words import first_of_group, names_no_file, origin, place, said_before, source
+from kitctl.state.why.words import first_of_group, names_no_file, origin, said_before, source, with_place
 from kitjob.report import Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -38,11 +43,16 @@ FAMILIES: Final[tuple[Family, ...]] = (
     LOSSES,
     SNAPSHOTS,
     TRAINING,
+    DATA,
+    LIBRARIES,
     SERVICES,
     SCRIPTS,
     NETWORK,
     HANGS,
     GROUPS,
+    DISTRIBUTED,
+    TENSORS,
+    PYTHON,  # the last: what a library says tells more
 )
 EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
@@ -54,6 +64,25 @@ _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:res
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
+
+
+class _Known(NamedTuple):
+    """What a row tells of a message.
+
+    Attributes:
+        cause: in a line.
+        fix: what to do about it.
+        worded: whether the cause is in the table's own words.
+        of_code: whether the script's own line is to be looked at.
+    """
+
+    cause: str = ""
+    fix: str = ""
+    worded: bool = False
+    of_code: bool = False
+
+
+UNKNOWN: Final = _Known()
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +122,7 @@ def explain(job: JobState, now: float) -> Explanation:
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
     fact = job.still(now)
     if not cause and re.search(OTHER_GROUP, fact):  # of no other fact it is known that it cannot go on
-        fix = (_known(fact, local=local) or ("", ""))[1]
+        fix = (_known(fact, local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(
         cause=cause,
@@ -120,7 +149,7 @@ def _before(job: JobState, now: float, *, local: bool) -> tuple[str, str]:
     known = _known(whole, local=local)
     ago = duration(max((job.ended or now) - last.time, 0.0))
     when = f"{ago} before its end" if job.ended else f"{ago} ago"
-    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", known[1] if known else ""
+    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", (known or UNKNOWN).fix
 
 
 def advice(job: JobState, found: Explanation) -> str:
@@ -223,14 +252,16 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local, around=around)
     if _NO_MESSAGE.match(failure.error):
         known = _known(f"{failure.error}\n{printed}", local=local, around="") or known
-    cause = known[0] if known and known[2] else failure.error or failure.reason
-    fix = known[1] if known else ""
-    if not (known and known[2]) and (inner := said_before(failure) or origin(failure)):
-        first = _known(inner, failure.traceback, local=local, around="")
-        cause, fix = f"{first[0] if first and first[2] else inner} ({cause})", first[1] if first else fix
+    known = known or UNKNOWN
+    cause = known.cause if known.worded else failure.error or failure.reason
+    if not known.worded and (inner := said_before(failure) or origin(failure)):
+        first = _known(inner, failure.traceback, local=local, around="") or known
+        cause, known = f"{first.cause if first.worded else inner} ({cause})", first
     elif cause.endswith(":") or names_no_file(cause):  # else it has no word of its own
         cause += source(failure.traceback)
-    fix = fix or failure.fix or place(failure.traceback or printed)
+    fix = known.fix or failure.fix
+    if known.of_code or not fix:
+        fix = with_place(fix, failure.traceback or printed)
     return brief(cause if cause.startswith(("rank ", "ranks ")) else f"{where}{cause}"), fix
 
 
@@ -240,8 +271,8 @@ def _around(text: str) -> str | None:
     return text[found.end(2) :] if found else None
 
 
-def _known(text: str, traceback: str = "", *, local: bool, around: str | None = None) -> tuple[str, str, bool] | None:
-    """Cause, fix, and whether the cause is in the table's own words; None for an unknown message.
+def _known(text: str, traceback: str = "", *, local: bool, around: str | None = None) -> _Known | None:
+    """The row that tells of a message; None for an unknown one.
 
     What a rank says tells of no pod and no machine: causes of these are looked for in what is said ``around`` it.
     """
@@ -252,10 +283,11 @@ def _known(text: str, traceback: str = "", *, local: bool, around: str | None = 
         where = said if family.of_ranks or around is None else around
         for rule in family.rules:
             if found := rule.matches(where, traceback):
-                return (
-                    brief(rule.cause.format(*found.groups()) or text),
-                    rule.fixed(found, local=local),
-                    bool(rule.cause),
+                return _Known(
+                    cause=brief(rule.cause.format(*found.groups()) or text),
+                    fix=rule.fixed(found, local=local),
+                    worded=bool(rule.cause),
+                    of_code=family.of_code,
                 )
     return None
 

@@ -51,6 +51,11 @@ class Rule:
         return (self.local if local and self.local else self.fix).format(*found.groups())
 
 
+def quoted(pattern: str, fix: str, seen: str, *, local: str = "", called: str = "") -> Rule:
+    """A cause that is told in the message's own words."""
+    return Rule(pattern, "", fix, local, called, seen)
+
+
 @dataclass(frozen=True)
 class Family:
     """Causes of one kind, in their order: the first that matches counts.
@@ -60,12 +65,14 @@ class Family:
         stage: its chapter there.
         rules: the rows.
         of_ranks: whether they are of what ranks say, too, and not only of pods, machines and agents.
+        of_code: whether the script's own line is to be looked at.
     """
 
     title: str
     stage: Stage
     rules: Sequence[Rule]
     of_ranks: bool = True
+    of_code: bool = False
 
 
 def brief(text: str) -> str:

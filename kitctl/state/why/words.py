@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from kitjob.record import replace
-from kitjob.report import Termination
+from kitjob.report import VALUES, Termination
 
 _CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n"
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)(?:, in [^\n]*\n +([^\n]+))?', re.MULTILINE)
@@ -22,6 +22,7 @@ _NAMES_NO_FILE: Final = re.compile(
     r"(?:[\w.]+\.)?(?:(?:JSON|TOML|Unicode)DecodeError|EmptyDataError|BadZipFile"
     r"|EOFError: (?:Ran out of input|No data left in file|Compressed file ended before))\b"
 )
+_MEANT: Final = re.compile(r"^\w+: .*Did you mean: '([^'\n]+)'\?$(?![\s\S]*\n  File )", re.MULTILINE)
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
 _MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them
 _ERROR: Final = re.compile(r"(?:\S+: )?(?:error|fatal)\b|[\w.]+(?:Error|Exception)(?:: |$)", re.IGNORECASE)
@@ -71,10 +72,19 @@ def source(traceback: str) -> str:
     return f" at {frame[0]}:{frame[1]}{': ' * bool(frame[2])}{frame[2]}" if frame else ""
 
 
-def place(traceback: str) -> str:
-    """Where the user's own code was, of an error that explains itself; empty without a traceback."""
+def with_place(fix: str, traceback: str) -> str:
+    """A fix with the line of the user's code, and what names in it had; the same without a traceback."""
     frame = _last(traceback)
-    return f"see {frame[0]}:{frame[1]}, where it was raised" if frame else ""
+    if not frame:
+        return fix
+    place, values = f"see {frame[0]}:{frame[1]}", traceback.rpartition(f"\n{VALUES}")
+    if meant := _MEANT.search(traceback):
+        fix = f"write {meant[1]}{'; else ' * bool(fix)}{fix}"
+    if values[1]:
+        place += f", where {values[2].rstrip()}"
+    elif not fix:
+        place += ", where it was raised"
+    return f"{fix}; {place}" if fix else place
 
 
 def _last(traceback: str) -> tuple[str, str, str] | None:

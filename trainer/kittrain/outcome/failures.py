@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kitjob.report import VALUES
 from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.causes import Cause, Kind, cause_of
 
@@ -90,8 +91,10 @@ def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
 
 
 def _is_same(failure: Failure, before: Failure) -> bool:
-    """Whether two failures are the same, but for times and addresses in their errors."""
-    one, other = ((re.sub(r"\d+", "", one.error), one.traceback) for one in (failure, before))
+    """Whether two failures are the same, but for times and addresses in their errors, and for values of that moment."""
+    one, other = (
+        (re.sub(r"\d+", "", one.error), one.traceback.partition(f"\n{VALUES}")[0]) for one in (failure, before)
+    )
     return one == other
 
 

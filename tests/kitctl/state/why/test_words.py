@@ -138,3 +138,36 @@ def test_an_error_of_what_was_read_that_names_no_file_has_the_line_that_reads_it
     assert told(error) == (f"rank 1: {error}", fix)
     named = "ValueError: cfg.json is not valid: Expecting value"
     assert told(named, traceback=read + named)[0] == f"rank 1: {named}"
+
+
+def test_a_fix_has_the_line_of_the_script_and_what_names_in_it_had() -> None:
+    trace = BARE.partition('  File "/usr')[0] + "{0}"
+    cause, fix = told(
+        "ZeroDivisionError: division by zero", traceback=trace.format("ZeroDivisionError\nvalues: n = 0\n")
+    )
+    assert cause == "rank 1: ZeroDivisionError: division by zero"
+    assert fix.startswith("a count is 0 on this rank")
+    assert fix.endswith("; see train.py:20, where n = 0")
+    assert told("ValueError: no", traceback=trace.format("ValueError: no"))[1] == "see train.py:20, where it was raised"
+    assert (
+        told("ValueError: no", traceback=trace.format("ValueError: no\nvalues: n = 0"))[1]
+        == "see train.py:20, where n = 0"
+    )
+
+
+def test_what_python_means_comes_first() -> None:
+    error = "AttributeError: 'Linear' object has no attribute 'weights'"
+    trace = BARE.partition('  File "/usr')[0] + f"{error}. Did you mean: 'weight'?\n"
+    cause, fix = told(error, traceback=trace)
+    assert cause == f"rank 1: {error}"
+    assert fix.startswith("write weight; else Linear has no weights: ")
+
+
+def test_an_error_that_the_script_raises_itself_is_its_own_whatever_its_type() -> None:
+    trace = 'Traceback (most recent call last):\n  File "/job/train.py", line 9, in <module>\n    {0}\nKeyError: 7\n'
+    assert told("KeyError: 7", traceback=trace.format("raise KeyError(7)"))[1] == "see train.py:9, where it was raised"
+    assert told("KeyError: 7", traceback=trace.format("rows[7]"))[1].startswith("print the keys that there are")
+    library = trace.format("model.x").replace(
+        "KeyError: 7", '  File "/a/site-packages/torch/x.py", line 3, in f\n    raise'
+    )
+    assert told("KeyError: 7", traceback=library)[1].startswith("print the keys that there are")
