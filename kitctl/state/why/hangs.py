@@ -20,7 +20,8 @@ HANGS: Final = Family(
             r"\bcalled [^\n]*, where rank \d+ called ",
             "",
             "all ranks have to call the same collectives in the same order, with tensors of the same shape and type: "
-            "look for a condition that differs between them, and for a last, shorter batch",
+            "look for a condition that differs between them, as one that leaves out a backward pass, and for a last, "
+            "shorter batch",
             seen="rank 1 called all_reduce of [3] float32, where rank 0 called all_reduce of [4] float32",
         ),
         Rule(

@@ -185,7 +185,9 @@ SCRIPTS: Final = Family(
             r"Compressed file ended before|EOFError: (?:Ran out of input|No data left in file)|BadGzipFile"
             r"|Not a gzipped file|BadZipFile|not a zip file|cannot identify image file|image file is truncated"
             r"|Truncated File Read|unpack requires a buffer of"
-            r"|ReadError: (?:unexpected end|not a gzip)|Parquet magic bytes not found",
+            r"|ReadError: (?:unexpected end|not a gzip)|Parquet magic bytes not found|Parquet file size is 0 bytes"
+            r"|broken data stream when reading|truncated file: eof = |pickle data was truncated|invalid load key, '\\"
+            r"|Error while deserializing header: |Unable to load weights from pytorch checkpoint file",
             "",
             "the file is empty, damaged or not complete: compare its size, and get it again; if ranks write it, write "
             "to another name, and os.replace() it when it is complete",

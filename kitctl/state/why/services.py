@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule
+from kitctl.state.why.rule import Family, Rule, quoted
 
 _HUB: Final = (
     "download it once to a volume, and set HF_HOME to that folder and HF_HUB_OFFLINE=1; or name the proxy: "
@@ -89,8 +89,46 @@ SERVICES: Final = Family(
             "the host: --env NO_PROXY=...",
             seen="ProxyError: HTTPSConnectionPool(...): Cannot connect to proxy",
         ),
+        quoted(
+            r"(?:no such table: |relation \"[^\"]+\" does not exist|unable to open database file)",
+            "the database is another one than expected, or empty: check its path or address as the ranks see it; a "
+            "file is "
+            "made in the folder of a volume (--volume), and its tables by rank 0 before the others ask",
+            "sqlite3.OperationalError: no such table: trials",
+        ),
+        quoted(
+            r"\((?:NoSuchBucket|NoSuchKey|404)\) when calling the (\w+) operation|\b404 Client Error: "
+            r"|HTTP Error 404: |"
+            r"HTTPError: 404\b|The specified (?:bucket|key) does not exist",
+            "nothing is at that address: check the name and the path, and the region or endpoint that the ranks use",
+            "ClientError: An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation",
+        ),
+        quoted(
+            r"\((?:ExpiredToken\w*|InvalidAccessKeyId|InvalidToken|SignatureDoesNotMatch|RequestTimeTooSkewed"
+            r"|TokenRefresh\w*)\)"
+            r"|RefreshError: |Invalid ?[Cc]redentials|password authentication failed|invalid_grant",
+            "the ranks' credentials are wrong or have expired: give them new ones (--env NAME takes yours), or a "
+            "service "
+            "account, whose token is renewed; check the machine's clock",
+            "ClientError: An error occurred (ExpiredToken) when calling the GetObject operation: ...",
+        ),
+        quoted(
+            r"\((?:SlowDown|503|Throttling\w*|RequestLimitExceeded|ServiceUnavailable|InternalError)\) when calling"
+            r"|\b5\d\d Server Error: |HTTP Error 5\d\d: |StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED)",
+            "the server is overloaded, or away: ask with fewer ranks and loader workers, and try again after a "
+            "growing wait",
+            "ClientError: An error occurred (SlowDown) when calling the GetObject operation: ...",
+        ),
+        quoted(
+            r"HTTP Error 40[13]: |google\.api_core\.exceptions\.Forbidden|^Forbidden: 403 |^Unauthorized: 401 ",
+            "the server at that address refuses: give the ranks the key or token that it asks for: --env NAME, which "
+            "takes yours",
+            "HTTPError: HTTP Error 403: Forbidden",
+        ),
         Rule(
-            r"sqlite3\.OperationalError",
+            r"sqlite3\.OperationalError: (?:database (?:table )?is locked|disk I/O|attempt to write a readonly"
+            r"|database or disk)"
+            r"|^OperationalError: (?:database is locked|disk I/O error)",
             "",
             "SQLite's file is for the processes of one machine, and one writer: let rank 0 alone use it, or give each "
             "rank a file of its own, not on a network volume",
@@ -99,7 +137,9 @@ SERVICES: Final = Family(
         Rule(
             r"Could not connect to the endpoint URL|(?:URLError|HTTPConnectionPool|HTTPSConnectionPool|ConnectError"
             r"|ClientConnectorError|OperationalError|ConnectionError: Error \d+ connecting to)\b"
-            r".*?(?:refused|timed out|unreachable|Max retries)",
+            r".*?(?:refused|timed out|unreachable|Max retries|No route to host)"
+            # Of a client of the script's own.
+            r"|^(?:[\w.]+\.)?RuntimeError: [^\n]*[Cc]onnection refused (?:by|to|at) ",
             "",
             "check that the service is up, and reached at that address from the nodes: one on your own machine is not; "
             f"{_PROXY}",

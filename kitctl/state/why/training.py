@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule
+from kitctl.state.why.rule import Family, Rule, quoted
 
 TRAINING: Final = Family(
     "Models, gradients and checkpoints",
@@ -29,6 +29,14 @@ TRAINING: Final = Family(
             "",
             "call torch.distributed.init_process_group() before the first collective",
             seen="Default process group has not been initialized",
+        ),
+        quoted(
+            r"Error\(s\) in loading state_dict for .*?size mismatch for (\S+): .*?torch\.Size\((\[[^\]]*\])\) from "
+            r"checkpoint, the shape in current model is torch\.Size\((\[[^\]]*\])\)",
+            "{0} is {1} in the checkpoint, and {2} in the model: build the model as it was (number of classes, size of "
+            "the vocabulary), or delete such keys from the state and load the rest with strict=False",
+            "Error(s) in loading state_dict for Net: size mismatch for fc.weight: copying a param with shape "
+            "torch.Size([1000, 512]) from checkpoint, the shape in current model is torch.Size([10, 512]).",
         ),
         Rule(
             r"Error\(s\) in loading state_dict for",
@@ -155,7 +163,8 @@ TRAINING: Final = Family(
             seen="RuntimeError: Missing key in checkpoint state_dict: model.0.weight.",
         ),
         Rule(
-            r"stack expects each tensor to be equal size|Trying to resize storage that is not resizable",
+            r"stack expects each tensor to be equal size|each element in list of batch should be of equal size"
+            r"|Trying to resize storage that is not resizable",
             "",
             "samples of a batch differ in size: pad or cut them to one length, in the data set or by a collate_fn of "
             "the DataLoader",
@@ -310,7 +319,7 @@ TRAINING: Final = Family(
         ),
         Rule(
             r"expected (?:m1 and m2 to have the same dtype"
-            r"|scalar type (?:Float|Double|Half|BFloat16|Long|Int|Bool|Byte) but found)"
+            r"|scalar type (?:Float|Double|Half|BFloat16|Int|Bool|Byte) but found)"
             r"|mat1 and mat2 must have the same dtype",
             "",
             "give both tensors one type, as by .float(), or compute within torch.autocast, which does so",
@@ -355,4 +364,5 @@ TRAINING: Final = Family(
             seen="TypeError: '<=' not supported between instances of 'float' and 'str'",
         ),
     ),
+    of_code=True,
 )

@@ -83,7 +83,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"^called .*, where rank \d+ called ",  # likewise
         "left",
         fix="all ranks have to call the same collectives in the same order, with tensors of the same shape and type: "
-        "look for a condition that differs between them, and for a last, shorter batch",
+        "look for a condition that differs between them, as one that leaves out a backward pass, and for a last, "
+        "shorter batch",
         seen="called all_reduce of [2] float32, where rank 0 called all_reduce of [1] float32",
     ),
     Cause(
@@ -175,7 +176,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         r"^(NameError: name|UnboundLocalError: |AttributeError: module ')"
         r"|^TypeError: .*(unexpected keyword argument|required positional argument)",
-        fix="fix the script at the place in the traceback",
+        fix="define or import it before that line, on each way there; a call's arguments are those of the installed "
+        "version",
         deterministic=True,
         seen="NameError: name 'lr' is not defined",
     ),
@@ -236,6 +238,12 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"ncclInvalid(Usage|Argument)",
         fix="each rank needs its own GPU, and must make the same calls: --nccl-debug INFO",
         seen="DistBackendError: NCCL error in: ..., ncclInvalidUsage: Duplicate GPU detected",
+    ),
+    Cause(
+        r"Error while creating shared memory segment /dev/shm/nccl",
+        fix=_SHARED,
+        seen="DistBackendError: NCCL error in: ..., ncclSystemError: Error while creating shared memory segment "
+        "/dev/shm/nccl-7 (size 9637888)",
     ),
     Cause(
         r"ncclUnhandledCudaError|CUDA error: ",
@@ -302,7 +310,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     # A server of the script's own that does not answer is no lost peer: torch raises none of these types.
     Cause(
-        r"^([\w.]+\.)?(URLError|HTTPError|MaxRetryError|NewConnectionError|Connect(ion)?Timeout(Error)?|ReadTimeout(Error)?"
+        r"^([\w.]+\.)?(URLError|HTTPError|MaxRetryError|NewConnectionError|Connect(ion)?Timeout(Error)?"
+        r"|ReadTimeout(Error)?"
         r"|ConnectError|Client\w*Error|OperationalError|ProxyError|SSLError|EndpointConnectionError): "
         # Those of requests, of the hub and of redis have the name of Python's own.
         r"|^([\w.]+\.)?ConnectionError: (HTTPS?ConnectionPool\(|\('Connection aborted|Couldn't reach |Error -?\d+ )",
@@ -321,7 +330,13 @@ CAUSES: Final[tuple[Cause, ...]] = (
     # Any other error of the process group or its store: the rank only knows that others are gone.
     Cause(r"^(torch\.distributed\.)?Dist(Backend|Network|Store|)Error\b", "peer"),
     Cause(r"^(ConnectionError|ConnectionResetError|ConnectionRefusedError|BrokenPipeError)\b", "peer"),
-    Cause(r"Connection (closed by peer|reset|refused)|Broken pipe|Socket (closed|Timeout)", "peer"),
+    # With the words of torch around them: a script's own client says "Connection refused", too.
+    Cause(
+        r"^\w+: (Connection (closed by peer|reset by peer|refused)|Broken pipe|Socket (closed|Timeout))(\n|\.|$)"
+        r"|(?=.*([Gg]loo|c10d|NCCL|TCPStore|store->|pair\.cc|\]:\d|\[rank\d))"
+        r".*(Connection (closed by peer|reset|refused)|Broken pipe|Socket (closed|Timeout))",
+        "peer",
+    ),
     Cause(r"[Gg]loo.*(Timed out|timeout|Read error|Write error|connectFullMesh|Try again)", "peer"),
     Cause(r"Timed out waiting \d+ms for (recv|send|unbound)|Application timeout caused pair closure", "peer"),
     Cause(r"ncclRemoteError|ncclSystemError|NCCL communicator was aborted", "peer"),

@@ -9,7 +9,7 @@ from kitctl.state.why.explain import explain
 from tests.kitctl.state.why.test_explain import JOB, failed
 from tests.strangers import STRANGERS
 
-RAISED = 'Traceback (most recent call last):\n  File "/job/train.py", line 9, in <module>\n    check()\n'
+RAISED = 'Traceback (most recent call last):\n  File "/job/train.py", line 9, in <module>\n    raise error\n'
 
 
 @pytest.mark.parametrize("target", ["local", "kind-kitctl"])

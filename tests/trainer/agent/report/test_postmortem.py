@@ -103,7 +103,7 @@ CASES = {
         "ImportError: libcuda.so.1: cannot open shared object file",
         "NVIDIA driver",
     ),
-    "name": Case("undefined", "NameError: name 'undefined' is not defined", "fix the script", shown="line 1"),
+    "name": Case("undefined", "NameError: name 'undefined' is not defined", "define or import it", shown="line 1"),
     "interrupted": Case("import os, signal\nos.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt", "SIGINT"),
     "memory access": Case(
         "import ctypes\nprint('loaded')\ndef read():\n    return ctypes.string_at(0)\nread()",

@@ -1,0 +1,264 @@
+"""Causes in what is installed, and in libraries above torch: models, trainers, configurations, trackers. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kitctl.state.why.rule import Family, quoted
+
+_PACKAGES: Final = "name them in a file for --requirements, or install them in the image"
+LIBRARIES: Final = Family(
+    "Libraries and configurations",
+    "Failed",
+    (
+        # What is installed.
+        quoted(
+            r"undefined symbol: |DLL load failed|cannot import name '[^']*' from 'torch\._C'",
+            "that package was built for another torch, or another CUDA: install its build for the torch that runs "
+            "(pip install --no-build-isolation --force-reinstall, or another wheel)",
+            "ImportError: flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEi",
+        ),
+        quoted(
+            r"operator torchvision::\w+ does not exist|Couldn't load custom C\+\+ ops"
+            r"|Could not load this library: \S*torch",
+            "torchvision or torchaudio is not of this torch: install those of its release together, from one index",
+            "RuntimeError: operator torchvision::nms does not exist",
+        ),
+        quoted(
+            r"Numpy is not available|numpy\.core\.multiarray failed to import|was removed in the NumPy 2\.0 release",
+            "a package is older than NumPy 2: numpy<2 in --requirements, or a newer package",
+            "RuntimeError: Numpy is not available",
+        ),
+        quoted(
+            r"Descriptors cannot be created directly|Couldn't build proto file into descriptor pool",
+            "protobuf is too new for a package: protobuf<=3.20.3 in --requirements, or --env "
+            "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION=python",
+            "TypeError: Descriptors cannot be created directly.",
+        ),
+        quoted(
+            r"Ninja is required to load C\+\+ extensions",
+            "ninja in --requirements, or in the image",
+            "RuntimeError: Ninja is required to load C++ extensions",
+        ),
+        quoted(
+            r"CUDA_HOME (?:environment variable is not set|does not exist)|detected CUDA version \(\S+\) mismatches"
+            r"|Error building extension|MissingCUDAException|No such file or directory: '[^']*/bin/nvcc'",
+            "it compiles for the GPU, which needs nvcc of torch's CUDA and a compiler: an image with them "
+            "(pytorch/pytorch:"
+            "...-devel), or a wheel that is built already",
+            "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+        ),
+        quoted(
+            r"(?:Dynamo|torch\.compile) is not supported on Python|not yet supported for torch\.compile",
+            "an image with an older Python or a newer torch; or --env TORCH_COMPILE_DISABLE=1",
+            "RuntimeError: Dynamo is not supported on Python 3.14+",
+        ),
+        quoted(
+            r"FailOnRecompileLimitHit|InternalTorchDynamoError|TorchRuntimeError: |LoweringException",
+            "torch.compile fails there: torch.compiler.disable on that function, dynamic=True if shapes change, or "
+            "--env "
+            "TORCH_COMPILE_DISABLE=1 to see the error without it",
+            "FailOnRecompileLimitHit: recompile_limit reached with one_graph=True.",
+        ),
+        quoted(
+            r"libGL\.so\.1|libgthread-2\.0\.so",
+            "opencv-python-headless instead of opencv-python, which needs no screen",
+            "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
+        ),
+        quoted(
+            r"requires (?:the following packages that were not found|the \S+ library but it was not found)"
+            r"|seems to be not installed|requires `?(?:accelerate|bitsandbytes|peft|sentencepiece|tiktoken)\b",
+            f"packages are missing: {_PACKAGES}",
+            "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please run ...",
+        ),
+        quoted(
+            r"Resource \S+ not found\.\s+Please use the NLTK Downloader|\[E050\] Can't find model",
+            "download it in the image, or to a volume, and name that folder: --env NLTK_DATA=... (spaCy: its wheel in "
+            "--requirements)",
+            "LookupError: Resource punkt not found. Please use the NLTK Downloader to obtain the resource:",
+        ),
+        # The hub, transformers, datasets, accelerate.
+        quoted(
+            r"Repository Not Found for url|RepositoryNotFoundError|is not a valid model identifier listed on"
+            r"|doesn't exist on the Hub or cannot be accessed|Couldn't find (?:a|any) (?:dataset|data file)",
+            "check the name; if it is a private one, a token that may read it: --env HF_TOKEN; if it is a folder, its "
+            "path "
+            "on the node (--volume, or sent with --workdir)",
+            "OSError: x/y is not a local folder and is not a valid model identifier listed on "
+            "'https://huggingface.co/models'",
+        ),
+        quoted(
+            r"Repo id must (?:be in the form|use alphanumeric)|Can't load (?:tokenizer|the model|the configuration"
+            r"|config|"
+            r"feature extractor|image processor|processor) ",
+            "the node has no such folder, so it is taken for a name on the hub: mount it (--volume) or send it "
+            "(--send), "
+            "and save model and tokenizer there, both",
+            "HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/data/model'.",
+        ),
+        quoted(
+            r"does not appear to have (?:a file named|files named)|Error no file named|Entry Not Found for url",
+            "that folder, or repository, has no such file: a checkpoint that was not written to its end, a folder "
+            "above or "
+            "below the right one, or an adapter alone (load it with peft)",
+            "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory out.",
+        ),
+        quoted(
+            r"Revision Not Found|RevisionNotFoundError|Invalid rev id",
+            "the repository has no such branch, tag or commit: revision=",
+            "RevisionNotFoundError: 404 Client Error. Revision Not Found for url: ...",
+        ),
+        quoted(
+            r"Transformers does not recognize this architecture|Tokenizer class \w+ does not exist"
+            r"|Unrecognized (?:configuration class|model in)|KeyError: '(?:qwen|llama|gemma|mistral|phi"
+            r"|deepseek)[\w-]*'",
+            "a newer transformers, by --requirements; or, if the model brings its own code, trust_remote_code=True",
+            "ValueError: The checkpoint you are trying to load has model type `x` but Transformers does not recognize "
+            "this architecture.",
+        ),
+        quoted(
+            r"requires you to execute the (?:configuration|modeling|dataset) (?:file|script)|trust_remote_code=True",
+            "trust_remote_code=True, if you have read that code; without a terminal nobody can be asked",
+            "ValueError: Loading x/y requires you to execute the configuration file in that repo on your local "
+            "machine.",
+        ),
+        quoted(
+            r"Dataset scripts are no longer supported",
+            "datasets<4 in --requirements, or the data set's branch with Parquet files: "
+            "revision='refs/convert/parquet'",
+            "RuntimeError: Dataset scripts are no longer supported, but found x.py",
+        ),
+        quoted(
+            r"Unknown split \"|BuilderConfig '[^']*' not found|Bad split: ",
+            "name one of those that the message lists: load_dataset(name, configuration, split=...)",
+            "ValueError: Unknown split \"train\". Should be one of ['test'].",
+        ),
+        quoted(
+            r"DatasetGeneration(?:Cast)?Error|Couldn't cast\b",
+            "a file of the data set has other columns or types than the others: features=..., or only files of one "
+            "kind: "
+            "data_files=",
+            "DatasetGenerationError: An error occurred while generating the dataset",
+        ),
+        quoted(
+            r"Consistency check failed: file should be of size",
+            "the download was cut short: try again, or remove that file from HF_HOME; check that its disk is not full",
+            "OSError: Consistency check failed: file should be of size 100 but has size 50 (model.safetensors).",
+        ),
+        quoted(
+            r"load_best_model_at_end requires the save and eval strategy to match",
+            "save_strategy and eval_strategy alike, and save_steps a multiple of eval_steps",
+            "ValueError: --load_best_model_at_end requires the save and eval strategy to match, but found ...",
+        ),
+        quoted(
+            r"\(`--fp16`\)[^\n]* can only be used on|doesn't support bf16/gpu",
+            "no such GPU is here: GPUs for the nodes (--gpus-per-node N; bf16 from Ampere on), or leave out fp16 and "
+            "bf16",
+            "ValueError: Your setup doesn't support bf16/gpu.",
+        ),
+        quoted(
+            r"loaded with `device_map='auto'` in any distributed mode|not compatible with `low_cpu_mem_usage=True`"
+            r"|DeepSpeed Zero-3 is not compatible",
+            "leave out device_map and low_cpu_mem_usage: each rank loads the model to its own GPU, or the strategy "
+            "shards it",
+            "ValueError: You can't train a model that has been loaded with `device_map='auto'` in any distributed "
+            "mode.",
+        ),
+        quoted(
+            r"cannot perform fine-tuning on purely quantized models",
+            "train an adapter on it: peft.get_peft_model(model, LoraConfig(...)), after "
+            "prepare_model_for_kbit_training()",
+            "ValueError: You cannot perform fine-tuning on purely quantized models.",
+        ),
+        quoted(
+            r"Batch does not contain any data \(`None`\)|No columns in the dataset match the model's forward"
+            r"|to this method that includes input_ids, but you provided",
+            "no column is left that forward() takes: tokenize the data, or remove_unused_columns=False with a "
+            "collator of "
+            "your own",
+            "ValueError: No columns in the dataset match the model's forward method signature.",
+        ),
+        # DeepSpeed, Lightning.
+        quoted(
+            r"Check batch related parameters",
+            "train_batch_size = micro batch * accumulation * ranks: set it to 'auto', or leave one of them out, since "
+            "the "
+            "number of ranks is the job's",
+            "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
+            "...",
+        ),
+        quoted(
+            r"loss scale already at minimum",
+            "the gradients overflow at each step: bf16, a lower learning rate, clipped gradients; look at the first "
+            "batch",
+            "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",
+        ),
+        quoted(
+            r"You requested gpu: \[|`Trainer\(devices=\S+\)` value is not valid|but your machine only has"
+            r"|But your machine only has",
+            "devices is the ranks of a node: leave it 'auto', num_nodes to kitctl's --nodes, and --gpus-per-node N "
+            "for GPUs",
+            "MisconfigurationException: You requested gpu: [0, 1] But your machine only has: []",
+        ),
+        quoted(
+            r"could not find the monitored key in the returned metrics|Early stopping conditioned on metric",
+            "self.log() that name in validation_step, or name one of those that the message lists: monitor=",
+            "MisconfigurationException: ModelCheckpoint(monitor='val_loss') could not find the monitored key in the "
+            "returned "
+            "metrics: ...",
+        ),
+        quoted(
+            r"must be a `LightningModule`",
+            "lightning and pytorch_lightning are two packages: import both, model and trainer, from one",
+            "TypeError: `model` must be a `LightningModule` or `torch._dynamo.OptimizedModule`, got `Net`",
+        ),
+        # Hydra, OmegaConf.
+        quoted(
+            r"(?:Key '[^']*' is not in struct|Could not override '[^']*')",
+            "the configuration has no such key: mend the name, or +KEY=VALUE adds one",
+            "ConfigAttributeError: Key 'lrr' is not in struct",
+        ),
+        quoted(
+            r"Missing mandatory value: (\S+)",
+            "give it: {0}=... among the script's arguments",
+            "MissingMandatoryValue: Missing mandatory value: data.path",
+        ),
+        quoted(
+            r"Interpolation key '[^']*' not found|InterpolationKeyError|Environment variable '[^']*' not found",
+            "what ${{...}} names is not set: that key, or the variable of the environment (--env NAME)",
+            "InterpolationKeyError: Interpolation key 'x' not found",
+        ),
+        quoted(
+            r"Could not find '[^']*'(?:\n|$| in)|MissingConfigException",
+            "send the folder of the configuration with the script (--workdir); config_path is relative to the script",
+            "MissingConfigException: In 'train': Could not find 'model/resnet'",
+        ),
+        quoted(
+            r"Error (?:locating target|in call to target|instantiating) '([^']+)'",
+            "{0} cannot be imported or called: its own error is above; modules of your own have to be sent, next to "
+            "the "
+            "script",
+            "InstantiationException: Error locating target 'models.Net', set env var HYDRA_FULL_ERROR=1 to see ...",
+        ),
+        # Trackers.
+        quoted(
+            r"wandb[\w.]*(?:CommError|AuthenticationError)|upsert bucket|Run initialization has timed out"
+            r"|API key must be 40 characters",
+            "check --env WANDB_API_KEY, entity and project, which that key has to be allowed; without a way to the "
+            "server "
+            "--env WANDB_MODE=offline",
+            "CommError: failed to upsert bucket: returned error 403: permission denied",
+        ),
+        quoted(
+            r"Run with UUID \S+ is already active",
+            "one run a process, by rank 0 alone: mlflow.end_run() before, or start_run(nested=True)",
+            "Exception: Run with UUID abc is already active.",
+        ),
+        quoted(
+            r"Changing param values is not allowed",
+            "a run that goes on has that parameter already: log parameters at the first start only, or not by each "
+            "rank",
+            "MlflowException: Changing param values is not allowed. Param with key='lr' was already logged ...",
+        ),
+    ),
+)
