@@ -40,13 +40,23 @@ PODS: Final = Family(
             seen="DeadlineExceeded: Job was active longer than specified deadline",
         ),
         Rule(
+            r"^\s*(?:node \d+: )?Evicted: .*?Usage of EmptyDir volume \"([^\"]+)\" exceeds the limit \"([^\"]+)\"",
+            "the pod has written more than {1} into its volume {0}, and was evicted",
+            "raise that limit (of memory: sharedMemory), or write to a volume: --volume",
+        ),
+        Rule(
+            r"^\s*(?:node \d+: )?(?:NodeShutdown|Terminated): .*node shutdown",
+            "the machine of a pod is shut down",
+            "nothing: its node is replaced on another machine once there is room",
+        ),
+        Rule(
             r"^\s*(?:node \d+: )?Evicted: .*?memory",
             "",
             f"--memory, which sets request and limit, or {_LESS}",
             seen="Evicted: The node was low on resource: memory",
         ),
         Rule(
-            r"^\s*(?:node \d+: )?Evicted: .*?(?:ephemeral|disk)",
+            r"^\s*(?:node \d+: )?Evicted: .*?(?:ephemeral|disk|DiskPressure)",
             "",
             "write less to the pod's own disk, or to a volume: --volume",
             seen="Evicted: The node was low on resource: ephemeral-storage",

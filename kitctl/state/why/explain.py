@@ -10,6 +10,7 @@ import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
+from kitctl.state.why.containers import CONTAINERS
 from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
@@ -37,6 +38,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     SCHEDULING,
     IMAGES,
     VOLUMES,
+    CONTAINERS,
     STARTS,
     PODS,
     ENDS,

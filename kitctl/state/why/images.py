@@ -38,6 +38,38 @@ IMAGES: Final = Family(
             "crictl rmi --prune on that machine (HOST in kitctl status); or kubectl cordon it, and kitctl restart",
         ),
         Rule(
+            _PULL + r"(?:toomanyrequests|pull rate limit|429 Too Many)",
+            "the registry lets this cluster pull no more for now",
+            "--pull-secret of an account, which may pull more; or a mirror (docs/platform.md); it is tried again",
+        ),
+        Rule(
+            _PULL + r"server gave HTTP response to HTTPS client",
+            "the registry speaks HTTP, and the machines ask by HTTPS",
+            "give the registry a certificate, or have the machines' containerd trust it as insecure (hosts.toml)",
+        ),
+        Rule(
+            _PULL + r"(?:x509|certificate signed by unknown|failed to verify certificate)",
+            "the machines do not trust the registry's certificate",
+            "have its authority installed on the machines (containerd's hosts.toml, ca); or use a mirror "
+            "(docs/platform.md)",
+        ),
+        Rule(
+            _PULL + r"(?:context canceled|pull QPS exceeded)",
+            "the machine has broken off the pull of the image, and tries it again",
+            "nothing, if that passes: large images need time, and several pulls at once wait for each other",
+        ),
+        Rule(
+            r"ErrImageNeverPull",
+            "the image is not on the machine, and imagePullPolicy: Never forbids to pull it",
+            "load it onto each machine (kind load docker-image), or imagePullPolicy: IfNotPresent",
+        ),
+        Rule(
+            r"ImageInspectError|SignatureValidationFailed|RegistryUnavailable",
+            "",
+            "try another image or registry; if one machine alone says so: crictl rmi IMAGE there, or kubectl cordon it",
+            seen="ImageInspectError: Failed to inspect image",
+        ),
+        Rule(
             _PULL
             + r"(?:unexpected EOF|invalid tar header|gzip: invalid|unexpected commit digest|failed size validation)",
             "the image arrives damaged, or cut short",
@@ -49,7 +81,7 @@ IMAGES: Final = Family(
             "check the image's name, and what answers there: curl -I https://REGISTRY/v2/ on that machine",
         ),
         Rule(
-            _PULL + r"(?:unauthorized|denied|forbidden|authentication required|no basic auth)",
+            _PULL + r"(?:[Uu]nauthorized|denied|forbidden|authentication required|no basic auth)",
             "the registry does not let this cluster pull the image",
             "--pull-secret with a Secret of the namespace that may pull it, or add that to its default "
             "ServiceAccount; a wrong name may look the same",

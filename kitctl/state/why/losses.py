@@ -52,7 +52,8 @@ LOSSES: Final = Family(
             "nothing: its node is replaced once it has ended",
         ),
         Rule(
-            r"EvictionByEvictionAPI|DeletionByTaintManager|TerminationByKubelet",
+            r"EvictionByEvictionAPI|DeletionByTaintManager"
+            r"|TerminationByKubelet",
             "a machine gives up the job's pod: it is drained, or about to stop",
             "nothing: its node is replaced on another machine once there is room",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule
+from kitctl.state.why.rule import Family, Rule, quoted
 
 SCHEDULING: Final = Family(
     "Scheduling and quota",
@@ -14,6 +14,45 @@ SCHEDULING: Final = Family(
             r"exceeded quota: ([\w.-]+)",
             "the namespace's quota {0} is used up",
             "end other jobs, ask for less, or have it raised: kubectl describe quota {0}",
+        ),
+        Rule(
+            r"failed quota: ([\w.-]+): must specify (\S+)",
+            "the namespace's quota {0} asks for {1}",
+            "set resources.requests and resources.limits of what it names (--cpus, --memory set both): kubectl "
+            "describe "
+            "quota {0}",
+        ),
+        Rule(
+            r"((?:maximum|minimum) \S+ usage per (?:Container|Pod) is \S+), but (\w+) is ([\w.]+)",
+            "the namespace's LimitRange allows less, or more: {0}, and the {1} is {2}",
+            "ask for what kubectl describe limitrange allows: resources.requests, resources.limits",
+        ),
+        Rule(
+            r"error looking up service account [^/\s]+/(\S+): ",
+            "the service account {0} does not exist",
+            "create it, or leave security.serviceAccount out; the pods are made by themselves then",
+        ),
+        quoted(
+            r"admission webhook \"[^\"]+\" denied",
+            "a policy of this cluster forbids it: follow its message; labels and annotations are in pod.labels and "
+            "pod.annotations",
+            'FailedCreate: Error creating: admission webhook "validation.gatekeeper.sh" denied the request: ...',
+        ),
+        quoted(
+            r"failed calling webhook \"",
+            "the cluster asks that webhook about each pod, and it does not answer: tell its administrator; kubectl get "
+            "validatingwebhookconfigurations,mutatingwebhookconfigurations lists them",
+            'FailedCreate: Error creating: Internal error occurred: failed calling webhook "mutate.istio.io": ...',
+        ),
+        Rule(
+            r"no PriorityClass with name (\S+) was found",
+            "the priority class {0} does not exist",
+            "kubectl get priorityclass lists them: --priority",
+        ),
+        Rule(
+            r"because it is being terminated",
+            "the job's namespace is being deleted",
+            "submit it in another namespace: -n",
         ),
         Rule(
             r"violates PodSecurity",
@@ -37,6 +76,44 @@ SCHEDULING: Final = Family(
             "{0}: {1}",
             "mend what the message says of its storage class, or name another: --storage-class, or --claim",
             seen="claim run-snapshots has no volume: ProvisioningFailed: ...",
+        ),
+        Rule(
+            r'persistentvolumeclaim "([^"]+)" is being deleted',
+            "the claim {0} is being deleted",
+            "name another one (--claim), or create it anew once it is gone: a pod that still uses it keeps it",
+        ),
+        Rule(
+            r'persistentvolumeclaim "([^"]+)" bound to non-existent persistentvolume|(bound to non-existent pv)',
+            "a claim of the job is bound to a volume that is gone",
+            "its data are lost: delete the claim (kubectl get pvc shows it as Lost), and create it anew",
+        ),
+        Rule(
+            r"waiting for a volume to be created|waiting for (?:the )?ephemeral volume controller",
+            "a volume of the job is being made",
+            "nothing, if that takes a minute; else see that the driver of its storage class runs: kubectl describe pvc",
+        ),
+        Rule(
+            r"did not have enough free storage",
+            "no machine's driver has room for a volume of that size",
+            "a smaller volume, or another class: kubectl get csistoragecapacities -A shows what is free",
+        ),
+        Rule(
+            r'resourceclaim "[^"]+" not found|cannot allocate all claims|waiting for resourceclaim'
+            r"|resourceclaim\b.*?pending",
+            "no machine has the devices that the job's resource claims ask for",
+            "kubectl describe resourceclaim says why, kubectl get resourceslices which devices there are; their "
+            "driver has to "
+            "run on the machines",
+        ),
+        Rule(
+            r"no nodes available to schedule pods",
+            "the cluster has no machine",
+            "add machines, or see why those that there were are gone: kubectl get nodes",
+        ),
+        Rule(
+            r"pod ?group is not ready|gang is not ready|minAvailable|minMember",
+            "the pods of the job are started together, and there is no room for all of them yet",
+            "fewer or smaller nodes, or wait until other jobs end: kubectl describe podgroup",
         ),
         Rule(
             r"unbound immediate PersistentVolumeClaims",
@@ -66,6 +143,15 @@ SCHEDULING: Final = Family(
             "a pod of higher priority has taken its place on {0}, and it waits for another",
             "wait until that one ends, add machines, or give the job a higher priority: --priority (kubectl get "
             "priorityclass)",
+        ),
+        Rule(
+            r"untolerated taint \{([^}:]*gpu[^}:]*):? ?[^}]*\}.*Insufficient \S*gpu"
+            r"|Insufficient \S*gpu.*?untolerated taint \{([^}:]*gpu[^}:]*):? ?[^}]*\}",
+            "the machines with GPUs have a taint that the job does not tolerate, and the others have no GPUs",
+            "scheduling.tolerations with that taint: kubectl describe nodes shows it, mostly nvidia.com/gpu, "
+            "operator: Exists",
+            seen="0/5 nodes are available: 3 node(s) had untolerated taint {nvidia.com/gpu: present}, 2 Insufficient "
+            "nvidia.com/gpu.",
         ),
         Rule(
             r"Insufficient ([\w./-]*\w)",
@@ -109,10 +195,55 @@ SCHEDULING: Final = Family(
             "kubectl get nodes shows those that are cordoned (SchedulingDisabled): kubectl uncordon; or add machines",
         ),
         Rule(
+            r"untolerated taint \{(node\.kubernetes\.io/(?:disk|memory|pid)-pressure)",
+            "the machines that would do are short of disk, memory or processes: {0}",
+            "kubectl describe node shows what uses them; crictl rmi --prune frees images' room; the taint goes away "
+            "by itself",
+        ),
+        Rule(
+            r"untolerated taint \{(node\.kubernetes\.io/(?:not-ready|unreachable|network-unavailable)"
+            r"|node\.cloudprovider\.kubernetes\.io/\w+)",
+            "the machines that would do are not ready: {0}",
+            "nothing, if they are new; else kubectl describe node says why: its kubelet, or the network's pods in "
+            "kube-system",
+        ),
+        Rule(
+            r"untolerated taint \{(?!node\.kubernetes\.io/unschedulable)([^}:]+)(?:: ?([^}]*))?\}",
+            "all machines that would do have a taint that the job does not tolerate, as {0}",
+            "scheduling.tolerations with it, if the job may run there; or other machines: kubectl describe node",
+        ),
+        Rule(
             r"had untolerated taint",
             "all machines that would do have a taint that the job does not tolerate",
             "kubectl describe node shows why: not-ready, unreachable and *-pressure go away with their cause; others "
             "take scheduling.tolerations, or other machines",
+        ),
+        Rule(
+            r"^\s*(?:node \d+: )?(?:OutOf(?:cpu|memory|pods|ephemeral-storage|\S+/\S+)\b|Unexpected"
+            r"AdmissionError|NodeAffinity|TopologyAffinityError|Predicate)\b",
+            "the machine has refused the pod: what it has free, or its labels, have changed since the scheduler looked",
+            "nothing: its node is started elsewhere; if a machine does so again and again, its device plugin or GPUs "
+            "are "
+            "faulty: kubectl cordon it",
+        ),
+        Rule(
+            r"NotTriggerScaleUp\b|didn't trigger scale-up",
+            "no machine is free, and the cluster makes none of the kind that the job asks for",
+            "ask for what its groups of machines have (nodeSelector, GPUs, size), or have their maximum raised",
+        ),
+        Rule(
+            r"waits in queue ([\w.-]+).*?(?:LocalQueue|ClusterQueue) \S+ (?:doesn't exist|not found|is (?:inactive"
+            r"|stopped))",
+            "the queue {0} does not exist, or its cluster queue is not active",
+            "kubectl get localqueue,clusterqueue lists them: --queue",
+        ),
+        quoted(
+            r"waits in queue ([\w.-]+).*?(?:doesn't match node affinity|untolerated taint|resource \S+ unavailable in "
+            r"ClusterQueue)",
+            "no flavor of the queue {0} fits what the job asks for: scheduling.nodeSelector, tolerations and "
+            "resources of "
+            "kubectl describe clusterqueue, resourceflavor",
+            "waits in queue research: couldn't assign flavors to pod set main: flavor a100 doesn't match node affinity",
         ),
         Rule(
             r"waits in queue ([\w.-]+)",

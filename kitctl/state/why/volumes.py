@@ -36,11 +36,72 @@ VOLUMES: Final = Family(
             "name a key that it has, or add it: the pods continue by themselves",
         ),
         Rule(
+            r"FailedMount\b.*?(?:mount\.nfs|nfs)\b.*?(?:timed out|No route to host|Connection refused|not responding)",
+            "the volume's NFS server does not answer",
+            "check its address and path in the volume, and firewalls between it and the machines (port 2049)",
+        ),
+        Rule(
+            r"FailedMount\b.*?(?:access denied by server|mount\.nfs: .*?(?:Permission denied|No such file))",
+            "the volume's NFS server does not let this machine mount that path",
+            "check the path, and the server's exports: the machines' addresses have to be in them",
+        ),
+        Rule(
+            r"FailedMount\b.*?(?:bad option; for several filesystems|unknown filesystem type)",
+            "the machine has no program that mounts such a volume",
+            "install nfs-common (nfs-utils, cifs-utils) on the machines, or use another kind of volume",
+        ),
+        Rule(
+            r"FailedMount\b.*?hostPath type check failed: (\S+)",
+            "the machine has no such folder: {0}",
+            "create it on each machine, or choose machines that have it (scheduling.nodeSelector), or another volume",
+        ),
+        Rule(
+            r"FailedMount\b.*?driver name (\S+) not found in the list of registered CSI drivers",
+            "the driver {0} of a volume does not run on the machine",
+            "see that its DaemonSet runs there, taints included (kubectl get csinode); a new machine needs a minute",
+        ),
+        Rule(
+            r"FailedMount\b.*?serviceaccounts? \"([^\"]+)\" not found",
+            "the service account {0} does not exist",
+            "create it, or leave security.serviceAccount out",
+        ),
+        Rule(
+            r"FailedMount\b.*?(?:PermissionDenied|Unauthenticated|AccessDenied|permission denied|403)",
+            "the driver may not use what the volume names",
+            "give the pods' service account, or the driver's own, the right to that bucket, file system or secret",
+        ),
+        Rule(
+            r"FailedMount\b.*?failed to sync (configmap|secret) cache",
+            "the machine's kubelet has not read a {0} of the pod yet",
+            "nothing: it tries again; if it stays, the kubelet does not reach the API server: kubectl describe node",
+        ),
+        Rule(
+            r"FailedMount\b.*?(?:DeadlineExceeded|timed out waiting for the condition|context deadline exceeded)",
+            "a volume cannot be mounted in time",
+            "see what its driver says (kubectl logs of its pod on that machine); a volume of many files is slow with "
+            "fsGroup: fsGroupChangePolicy: OnRootMismatch",
+        ),
+        Rule(
+            r"FailedMount\b.*?(?:applyFSGroup|lchown|chown)\b",
+            "the volume's server does not let the machine change its owner",
+            "leave security.fsGroup out, and give the folder to the job's user on the server; or no root_squash there",
+        ),
+        Rule(
+            r"FailedAttachVolume\b.*?(?:attachment limit|maximum number of (?:disks|volumes)|AttachmentLimitExceeded)",
+            "the machine has as many volumes as it may",
+            "use a shared volume (ReadWriteMany), or machines with fewer pods: kubectl cordon it, and kitctl restart",
+        ),
+        Rule(
             r"FailedAttachVolume|Multi-Attach error",
             "a volume is attached to another machine, which may take it alone",
             "wait until its pod there has ended, or use a claim that all nodes share (ReadWriteMany)",
         ),
         Rule(r"FailedMount", "", "check the volume in the message, and its server or driver", seen="FailedMount: ..."),
+        Rule(
+            r"CreateContainerConfigError\b.*?runAsNonRoot",
+            "the image runs as root, or as a name, and the pod may only run as another user, by its number",
+            "security.runAsUser: 1000 (with a home that it may write), or an image with USER and a number",
+        ),
         Rule(
             r"CreateContainerConfigError",
             "",

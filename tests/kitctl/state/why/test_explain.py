@@ -142,6 +142,100 @@ def test_what_a_pod_waits_for(reason: str, cause: str, fix: str) -> None:
 GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
 
 
+QUOTA = (
+    'FailedCreate: Error creating: pods "x-0" is forbidden: failed quota: compute: must specify limits.cpu for: pytorch'
+)
+GPU_TAINT = "0/5: 3 node(s) had untolerated taint {nvidia.com/gpu: present}, 2 Insufficient nvidia.com/gpu."
+NFS = 'FailedMount: MountVolume.SetUp failed for volume "n" : mount failed: exit status 32 ... Output: mount.nfs: '
+CSI = "FailedMount: kubernetes.io/csi: ... driver name efs.csi.aws.com not found in the list of registered CSI drivers"
+NO_CUDA = (
+    "RunContainerError: ... nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "fix"),
+    [
+        (QUOTA, "the namespace's quota compute asks for limits.cpu", "describe quota compute"),
+        ("FailedCreate: maximum memory usage per Container is 4Gi, but limit is 8Gi",
+         "the namespace's LimitRange allows less, or more: maximum memory usage", "describe limitrange"),
+        ('FailedCreate: error looking up service account a/trainer: serviceaccount "trainer" not found',
+         "the service account trainer does not exist", "security.serviceAccount"),
+        ("FailedCreate: pods is forbidden: no PriorityClass with name high was found",
+         "the priority class high does not exist", "get priorityclass"),
+        ('FailedCreate: admission webhook "validation.gatekeeper.sh" denied the request: [team] provide it',
+         "FailedCreate: admission webhook", "pod.labels"),
+        ('FailedCreate: Internal error occurred: failed calling webhook "mutate.istio.io": context deadline exceeded',
+         "FailedCreate: Internal error", "mutatingwebhookconfigurations"),
+        ("FailedCreate: unable to create new content in namespace a because it is being terminated",
+         "the job's namespace is being deleted", "-n"),
+        ('0/3 nodes are available: persistentvolumeclaim "data" is being deleted.',
+         "the claim data is being deleted", "--claim"),
+        ('0/3 nodes are available: persistentvolumeclaim "data" bound to non-existent persistentvolume "pv-1".',
+         "a claim of the job is bound to a volume that is gone", "create it anew"),
+        ("0/3 nodes are available: 3 node(s) did not have enough free storage.",
+         "no machine's driver has room for a volume of that size", "csistoragecapacities"),
+        ("0/3 nodes are available: 3 cannot allocate all claims.", "no machine has the devices", "resourceslices"),
+        ("no nodes available to schedule pods", "the cluster has no machine", "get nodes"),
+        ("pod group is not ready, 1 Pending, 2 minAvailable", "the pods of the job are started together", "podgroup"),
+        (GPU_TAINT, "the machines with GPUs have a taint", "scheduling.tolerations"),
+        ("0/3: 3 node(s) had untolerated taint {node.kubernetes.io/disk-pressure: }.",
+         "the machines that would do are short of disk, memory or processes: node.kubernetes.io/disk-pressure", "rmi"),
+        ("0/3: 3 node(s) had untolerated taint {node.kubernetes.io/not-ready: }.",
+         "the machines that would do are not ready: node.kubernetes.io/not-ready", "kubelet"),
+        ("0/3: 3 node(s) had untolerated taint {team: other}.",
+         "all machines that would do have a taint that the job does not tolerate, as team", "scheduling.tolerations"),
+        ("NotTriggerScaleUp: pod didn't trigger scale-up: 1 max node group size reached",
+         "no machine is free, and the cluster makes none", "maximum raised"),
+        ("OutOfcpu: Node didn't have enough resource: cpu, requested: 4000, used: 7000, capacity: 8000",
+         "the machine has refused the pod", "cordon"),
+        ("UnexpectedAdmissionError: Allocate failed due to no healthy devices present",
+         "the machine has refused the pod", "device plugin"),
+        ("ErrImagePull: toomanyrequests: You have reached your pull rate limit.",
+         "the registry lets this cluster pull no more for now", "--pull-secret"),
+        ("ErrImagePull: failed to fetch oauth token: unexpected status: 401 Unauthorized",
+         "the registry does not let this cluster pull the image", "--pull-secret"),
+        ('ErrImagePull: Head "https://r:5000/v2/": http: server gave HTTP response to HTTPS client',
+         "the registry speaks HTTP", "hosts.toml"),
+        ("ErrImagePull: tls: failed to verify certificate: x509: certificate signed by unknown authority",
+         "the machines do not trust the registry's certificate", "authority"),
+        ("ErrImagePull: rpc error: code = Unknown desc = pull QPS exceeded", "the machine has broken off", "nothing"),
+        ("ErrImageNeverPull: Container image is not present with pull policy of Never",
+         "the image is not on the machine", "kind load"),
+        (NFS + "Connection timed out", "the volume's NFS server does not answer", "2049"),
+        (NFS + "access denied by server while mounting 10.0.0.9:/x", "the volume's NFS server does not let", "exports"),
+        ("FailedMount: mount: /x: bad option; for several filesystems (e.g. nfs, cifs) you might need a helper",
+         "the machine has no program that mounts such a volume", "nfs-common"),
+        ("FailedMount: hostPath type check failed: /data is not a directory",
+         "the machine has no such folder: /data", "scheduling.nodeSelector"),
+        (CSI, "the driver efs.csi.aws.com of a volume does not run on the machine", "csinode"),
+        ("FailedMount: rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+         "a volume cannot be mounted in time", "fsGroupChangePolicy"),
+        ("FailedAttachVolume: Could not attach volume: attachment limit exceeded",
+         "the machine has as many volumes as it may", "ReadWriteMany"),
+        ("CreateContainerConfigError: container has runAsNonRoot and image will run as root",
+         "the image runs as root", "security.runAsUser"),
+        ('FailedCreatePodSandBox: plugin type="calico" failed (add): no IP addresses available in range set',
+         "the machine's network has no address left", "range"),
+        ('FailedCreatePodSandBox: no runtime for "nvidia" is configured',
+         "the machine has no container runtime of the name", "toolkit"),
+        (NO_CUDA, "the machine's NVIDIA driver is too old for the image: it needs cuda>=12.4", "older CUDA"),
+        ("RunContainerError: nvidia-container-cli: initialization error: driver rpc error: timed out: unknown",
+         "the machine's NVIDIA driver, or its container toolkit, does not work", "nvidia-smi"),
+        ('Evicted: Usage of EmptyDir volume "scratch" exceeds the limit "1Gi".',
+         "the pod has written more than 1Gi into its volume scratch", "raise that limit"),
+        ("Evicted: The node had condition: [DiskPressure].", "Evicted: The node had condition", "pod's own disk"),
+        ("Terminated: Pod was terminated in response to imminent node shutdown.", "the machine of a pod", "nothing"),
+        ("waits in queue research: LocalQueue research doesn't exist", "the queue research does not exist", "--queue"),
+    ],
+)  # fmt: skip
+def test_what_clusters_say_of_what_they_lack(reason: str, cause: str, fix: str) -> None:
+    found = explain(waiting(reason), 0.0)
+    assert found.cause.startswith(cause)
+    assert fix in found.fix
+    assert explain(failed(f"ValueError: {reason}"), 0.0).cause.startswith("rank 1: ValueError: "), "a rank's own"
+
+
 @pytest.mark.parametrize(
     ("job", "cause", "fix"),
     [
