@@ -22,7 +22,8 @@ MARKS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3).map(lambda found: tupl
 
 def known(index: int, **fields: Any) -> Known:
     assignment = NodeAssignment(host=f"host-{index}", ranks=(index, index))
-    return Known(index=index, assignment=assignment, departures=Departures().facts, **fields)
+    nothing = {"round": 0, "restarts": 0, "failures": (), "loaded": 0, "taken": (), "reached": 0, "copies": ""}
+    return Known(index=index, assignment=assignment, departures=Departures().facts, **{**nothing, **fields})
 
 
 NODES = st.lists(

@@ -33,14 +33,14 @@ class Known(Record):
 
     index: int
     assignment: NodeAssignment
-    round: int = 0
-    restarts: int = 0
-    failures: tuple[PastFailure, ...] = ()
+    round: int
+    restarts: int
+    failures: tuple[PastFailure, ...]
     departures: Mapping[str, Any]
-    loaded: int = 0
-    taken: tuple[Mark, ...] = ()
-    reached: int = 0
-    copies: str = ""
+    loaded: int
+    taken: tuple[Mark, ...]
+    reached: int
+    copies: str
 
 
 class Agreed(Record):
