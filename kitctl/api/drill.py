@@ -26,36 +26,47 @@ TIMINGS_SECONDS: Final = 6.0  # a little longer than the interval between two re
 
 @dataclass(frozen=True, kw_only=True)
 class FaultSelector:
-    """A fault and its possible targets; None: any rank or node."""
+    """A fault and its possible targets; None: any rank or node; ``lasting``: seconds, of a fault of the mirror."""
 
     fault: str
     rank: int | None = None
     node: int | None = None
+    lasting: float | None = None
 
     def candidates(self, report: Report) -> list[FaultInjection]:
-        """Every injection that matches, among the ranks that train."""
+        """Every injection that matches, among the ranks that train, or the node that uploads."""
+        uploads = {report.mirror.node} if report.mirror else set()
         return [
-            FaultInjection(fault=self.fault, node=int(node), rank=rank if self._by_rank else None)
+            FaultInjection(
+                fault=self.fault, node=int(node), rank=rank if self._scope == "rank" else None, seconds=self.lasting
+            )
             for node, assignment in sorted(report.nodes.items())
             for rank in range(assignment.ranks[0], assignment.ranks[1] + 1)
             if self.rank in {None, rank} and self.node in {None, int(node)}
+            if self._scope != "mirror" or int(node) in uploads
         ]
 
     def check(self, report: Report) -> None:
         """Check that at least one target matches.
 
         Raises:
-            UsageError: no such node or rank, or ``rank`` is set for a fault of nodes.
+            UsageError: no such node or rank, or ``rank`` is set for a fault of nodes; or the job has no mirror, or no
+                copies.
         """
-        if self.rank is not None and not self._by_rank:
-            raise UsageError(f"{self.fault} hits a node, not a rank", fix="use --node, or leave it out")
+        if self.rank is not None and self._scope != "rank":
+            raise UsageError(f"{self.fault} hits a {self._scope}, not a rank", fix="leave --rank out")
+        if self._scope == "mirror" and report.mirror is None:
+            raise UsageError(f"{self.fault}: the job has no mirror", fix="submit it with snapshots.mirror")
+        if self.fault == "damage-part" and report.copies is None:
+            fix = "submit it with snapshots.storage: perNode, or memory"
+            raise UsageError(f"{self.fault}: the job's snapshots have no copies on other nodes", fix=fix)
         if not self.candidates(report):
             there = f"ranks 0 to {report.world_size - 1} on nodes {', '.join(sorted(report.nodes))}"
             raise UsageError("no such node or rank is training", fix=f"choose among {there}")
 
     @property
-    def _by_rank(self) -> bool:
-        return FAULTS[self.fault].scope == "rank"
+    def _scope(self) -> str:
+        return FAULTS[self.fault].scope
 
 
 class Since(NamedTuple):
@@ -117,10 +128,35 @@ class Drill:
         Returns:
             the result, and when the fault was injected, in monotonic seconds.
         """
-        before = now = self._await_step(selector)
+        before = self._await_step(selector)
         injection = rng.choice(selector.candidates(report_of(before)))
-        injected_at, injected, last_step = time.time(), time.monotonic(), 0
+        injected_at, injected = time.time(), time.monotonic()
         self.target.inject_fault(self.namespace, self.name, injection)
+        watch = self._watch_mirror if injection.seconds is not None else self._watch_ranks
+        return watch(injection, injected_at, injected, before), injected
+
+    def _watch_mirror(
+        self, injection: FaultInjection, injected_at: float, injected: float, before: JobFacts
+    ) -> FaultResult:
+        told: float | None = None
+        newest: int | None = None  # snapshot that was published until the store was back
+        while True:
+            now = self.target.job(self.namespace, self.name)
+            since = Since(injected_at, time.monotonic() - injected)
+            if told is None and (mirror := report_of(now).mirror) and mirror.warning:
+                told = since.elapsed
+            if newest is None and since.elapsed > (injection.seconds or 0.0):
+                newest = report_of(now).progress.snapshot_step or 0
+            result = assess_mirror(injection, since, before, now, told, newest)
+            over = (injection.seconds or 0.0) + self.timeout
+            if result.recovered or now.result or since.elapsed > over:
+                return result
+            time.sleep(POLL_SECONDS)
+
+    def _watch_ranks(
+        self, injection: FaultInjection, injected_at: float, injected: float, before: JobFacts
+    ) -> FaultResult:
+        now, last_step = before, 0
         while True:
             if report_of(now).progress.resumed_at == report_of(before).progress.resumed_at:  # from the old ranks
                 last_step = max(last_step, report_of(now).progress.step or 0)
@@ -130,9 +166,9 @@ class Drill:
             if result.recovered:
                 settled, timings = self._settled(before, now)
                 lost = assess(injection, since, before, settled, last_step).steps_lost
-                return msgspec.structs.replace(result, timings=timings, steps_lost=lost), injected
+                return msgspec.structs.replace(result, timings=timings, steps_lost=lost)
             if now.result or time.monotonic() > injected + self.timeout:
-                return result, injected
+                return result
             time.sleep(POLL_SECONDS)
 
     def _settled(self, before: JobFacts, recovered: JobFacts) -> tuple[JobFacts, RecoveryTimings | None]:
@@ -215,6 +251,36 @@ def assess(injection: FaultInjection, since: Since, before: JobFacts, now: JobFa
         restarts=state.derive(now).restarts - state.derive(before).restarts,
         phase=phase,
         recovered=training or phase == "Succeeded",
+    )
+
+
+def assess_mirror(
+    injection: FaultInjection, since: Since, before: JobFacts, now: JobFacts, told: float | None, newest: int | None
+) -> FaultResult:
+    """The result of a fault of the mirror so far. Pure.
+
+    Args:
+        injection: the fault.
+        since: when.
+        before: the job, just before.
+        now: the job.
+        told: the seconds until the job's status told it first.
+        newest: the step of the snapshot that was the newest when the store was back; None: it is not.
+    """
+    old, new, phase = report_of(before), report_of(now), state.derive(now).phase
+    mirror = new.mirror
+    has_all = bool(newest is not None and mirror and (mirror.step or 0) >= newest and not mirror.warning)
+    stepped = (new.progress.step or 0) > (old.progress.step or 0)
+    return FaultResult(
+        fault=injection.fault,
+        target=injection.target,
+        time=since.time,
+        steps_lost=0 if new.round == old.round else None,
+        restarts=state.derive(now).restarts - state.derive(before).restarts,
+        told=told,
+        caught_up=since.elapsed - (injection.seconds or 0.0) if has_all else None,
+        phase=phase,
+        recovered=has_all and phase in {"Running", "Succeeded"} and stepped,
     )
 
 

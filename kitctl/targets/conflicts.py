@@ -10,6 +10,7 @@ from kitctl.base.errors import ConflictError, JobNotFound, KitError, TargetError
 from kitctl.base.quantity import pluralize
 
 if TYPE_CHECKING:
+    from kitctl.state.faults import FaultInjection
     from kitjob.job_keys import JobKeys
     from kitjob.report import Report
 
@@ -141,6 +142,13 @@ def snapshots_were_in_memory(name: str, mirror: str) -> ConflictError:
 def node_gone(node: int) -> ConflictError:
     """A rank's node is not running."""
     return ConflictError(f"node {node} is not running", fix="try again once the job trains")
+
+
+def fault_misses(injection: FaultInjection, why: str) -> ConflictError:
+    """A fault has no target; ``why`` may name its fix."""
+    why, _, fix = why.partition("; fix: ")
+    what = f"{injection.fault} cannot hit {injection.target}: {why}"
+    return ConflictError(what, fix=fix or "try again once the job trains")
 
 
 def trainer_failed(stderr: bytes) -> TargetError:

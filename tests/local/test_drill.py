@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.s3 import serving
 
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
@@ -45,6 +48,44 @@ def test_a_job_that_does_not_recover_is_exit_code_1(kit: Kit) -> None:
     assert "not recovered (failed)" in output
     output = kit.run("drill", "ends", "--fault", "kill-rank", "-y", exit_code=2)
     assert "job 'ends' is not running (failed)" in output
+
+
+@pytest.mark.wide
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # it may build the server
+def test_what_is_stored_is_drilled_too(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mirror's store fails in each way, and training goes on; a damaged part is read from its copy."""
+    url, words = "s3://bucket/run", [*TOY[:2], "1000", *TOY[3:]]  # until it is cancelled
+    stored = ("--set", "snapshots.storage=perNode", "--set", f"snapshots.mirror={url}")
+    with serving(tmp_path / "s3") as server:
+        server.bucket("bucket")
+        for name, value in server.environ().items():
+            monkeypatch.setenv(name, value)
+        kit.run("submit", "--name", "stored", "--nodes", "2", "--snapshot-every", "20", *stored, *words)
+        kit.until("stored", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) >= 20)
+        for fault in ("mirror-denied", "mirror-unavailable", "mirror-cut-off"):
+            lasting = "1m" if fault == "mirror-cut-off" else "20s"
+            drilling = kit.start("drill", "stored", "--fault", fault, "--lasting", lasting, "-y", "-o", "json")
+            told = kit.until("stored", lambda job: job["mirror"]["warning"])
+            print(fault, told["mirror"])
+            assert kit.read("why", "stored").startswith("snapshots are not mirrored now: ")
+            output, errors = drilling.communicate(timeout=300)
+            assert drilling.returncode == 0, errors
+            (result,) = json.loads(output)["faults"]
+            assert result["told"] > 0
+            assert result["caughtUp"] > 0
+            assert (result["stepsLost"], result["restarts"]) == (0, 0)
+        assert drill(kit, "stored", "--fault", "damage-part", "--node", "1")["target"] == "rank 1 (node 1)"
+        assert "another node's copy is used" in kit.run("logs", "stored")
+        kit.run("cancel", "stored")
+        assert {one["condition"] for one in items(kit, "list", url)} == {"whole"}
+        assert {one["condition"] for one in items(kit, "verify", url)} == {"verified"}
+
+
+def items(kit: Kit, verb: str, url: str) -> list[dict[str, Any]]:
+    """The snapshots of a mirror."""
+    found: list[dict[str, Any]] = json.loads(kit.run("snapshots", verb, url, "-o", "json"))["items"]
+    return found
 
 
 OWN_LOOP = """

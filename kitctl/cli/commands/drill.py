@@ -24,6 +24,7 @@ Examples:
   kitctl drill digits --fault kill-rank
   kitctl drill digits --fault kill-node --node 0
   kitctl drill digits --fault preempt --count 3 --every 1m -y -o json
+  kitctl drill digits --fault mirror-denied --lasting 2m
 """
 
 
@@ -34,6 +35,7 @@ Examples:
 @member_option("--node", group="Fault", default_text="random", help="Node to hit.")
 @option("--count", group="Fault", type=click.IntRange(min=1), metavar="N", default=1, help="Number of faults.")
 @option("--every", group="Fault", metavar="TIME", default="30s", help="Interval between faults.")
+@option("--lasting", group="Fault", metavar="TIME", default_text="1m", help="How long a fault of the mirror lasts.")
 @option("--seed", group="Fault", type=int, metavar="N", default_text="random", help="Random seed.")
 @option("--timeout", group="Fault", metavar="TIME", default="5m", help="Time to recover from each fault.")
 @yes_option
@@ -45,6 +47,7 @@ def command(
     node: int | None,
     count: int,
     every: str,
+    lasting: str | None,
     seed: int | None,
     timeout: str,
     yes: bool,
@@ -54,11 +57,14 @@ def command(
     from random import Random
 
     from kitctl.api.drill import Drill, FaultSelector
-    from kitctl.base.errors import TargetError
+    from kitctl.base.errors import TargetError, UsageError
     from kitctl.output import documents
     from kitctl.output.view import drill as view
 
-    selector = FaultSelector(fault=fault, rank=rank, node=node)
+    if lasting and FAULTS[fault].scope != "mirror":
+        raise UsageError(f"--lasting: {fault} hits at once", fix="leave it out")
+    limit = seconds(lasting or "1m") if FAULTS[fault].scope == "mirror" else None
+    selector = FaultSelector(fault=fault, rank=rank, node=node, lasting=limit)
     pause = seconds(every) or 0.0
     drill = Drill(target=job.target, namespace=job.namespace, name=job.name, timeout=seconds(timeout) or 0.0)
     _confirm(drill, selector, f"{count} times" if count > 1 else "once", yes=yes)
@@ -87,7 +93,9 @@ def _confirm(drill: Drill, selector: FaultSelector, often: str, *, yes: bool) ->
     fault, progress = FAULTS[selector.fault], report.progress
     info(f"{drill.name} (namespace {drill.namespace}): {selector.fault}, {often}: {fault.description}")
     info(f"expected: {fault.expected}")
-    if progress.of_own_loop:
+    if fault.scope == "mirror":
+        info("cost: no step; until it has caught up, the mirror has less than the job")
+    elif progress.of_own_loop:
         info(f"cost: the steps since the script last saved; its ranks have taken {progress.step} since they started")
     elif progress.step is not None:
         there = f"the job is at step {progress.step}, {_snapshot(progress)}"

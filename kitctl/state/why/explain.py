@@ -60,6 +60,7 @@ EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
 AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
 FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: nothing was saved, or nothing is loaded
+LATER: Final = "training goes on, and what is missing follows once that ends"
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
@@ -215,9 +216,18 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
             yield brief(_OF_RANK.sub(r"\1: \2", job.reason)), ""
         if _stuck(job):
             yield f"its ranks were started {job.restarts} times, and have taken no step", AGAIN.format(job.name)
+        yield from _of_storage(job)
     elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
         found = _known(job.reason, local=local)
         yield found[:2] if found else (brief(job.reason), "")
+
+
+def _of_storage(job: JobState) -> Iterator[tuple[str, str]]:
+    """What keeps snapshots from being where they should be, while training goes on."""
+    for what, kept in (("mirrored", job.mirror), ("copied to other nodes", job.copies)):
+        if kept and kept.warning:
+            cause, _, fix = kept.warning.partition("; fix: ")
+            yield brief(f"snapshots are not {what} now: {cause}"), fix or LATER
 
 
 def _repeated(job: JobState) -> Termination | None:

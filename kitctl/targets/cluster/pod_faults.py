@@ -1,4 +1,4 @@
-"""Injects faults into a job's pods: deletes a pod, or sends a signal within its container."""
+"""Injects faults into a job's pods: deletes a pod, or has the trainer's own program do it within its container."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kitctl.base.deadline import within
-from kitctl.base.errors import ConflictError, NotFound, TargetError
+from kitctl.base.errors import NotFound, TargetError
 from kitctl.state.faults import FAULTS, FaultInjection
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.connection.transport import REQUEST_SECONDS
 from kitctl.targets.cluster.read import job_facts
+from kitctl.targets.conflicts import fault_misses
 
 # Grace period of the deletion; None: the pod's own. 0: the pod is removed at once, and its kubelet kills it if it can.
 GRACE_SECONDS: Final[Mapping[str, int | None]] = {"kill-node": 0, "preempt": None}
@@ -26,8 +27,8 @@ def inject(api: Api, pods: Sequence[Object], injection: FaultInjection) -> None:
     """
     found = [pod for pod in pods if job_facts.node_index(pod) == injection.node and job_facts.is_running(pod)]
     if not found:
-        raise _gone(injection, f"no pod of node {injection.node} is running")
-    if FAULTS[injection.fault].signal:
+        raise fault_misses(injection, f"no pod of node {injection.node} is running")
+    if FAULTS[injection.fault].inside:
         _within(api, found[-1], injection)
     else:
         api.delete(found[-1] | {"kind": "Pod"}, grace_seconds=GRACE_SECONDS[injection.fault])
@@ -47,12 +48,8 @@ def _within(api: Api, found: Object, injection: FaultInjection) -> None:
         if not output:
             raise TargetError(f"pod {pod} did not answer: {error}", fix="see its node, or try again") from error
     except NotFound as error:
-        raise _gone(injection, f"pod {pod} was deleted") from error
+        raise fault_misses(injection, f"pod {pod} was deleted") from error
     except TargetError as error:
         if output:
             return  # the fault ended the container, too
-        raise error if error.fix else _gone(injection, error.message) from error
-
-
-def _gone(injection: FaultInjection, why: str) -> ConflictError:
-    return ConflictError(f"{injection.fault} cannot hit {injection.target}: {why}", fix="try again once the job trains")
+        raise error if error.fix else fault_misses(injection, error.message) from error

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 
-from kitctl.base.errors import ConflictError
 from kitctl.state.faults import FAULTS, FaultInjection
+from kitctl.targets.conflicts import fault_misses
 from kitctl.targets.local import node_tools
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
@@ -21,21 +21,21 @@ def inject(folder: JobFolder, injection: FaultInjection) -> None:
     """
     agent = _agent(folder, injection)
     try:
-        if FAULTS[injection.fault].signal:
+        if FAULTS[injection.fault].inside:
             _within(folder, injection, agent)
         elif injection.fault == "preempt":
             os.kill(agent, signal.SIGTERM)
         else:
             os.killpg(agent, signal.SIGKILL)
     except ProcessLookupError as error:
-        raise _gone(injection, f"node {injection.node} has just ended") from error
+        raise fault_misses(injection, f"node {injection.node} has just ended") from error
 
 
 def _agent(folder: JobFolder, injection: FaultInjection) -> int:
     node = folder.node(injection.node)
     started = node.started(node.attempts)
     if not (node.alive() and started):
-        raise _gone(injection, f"node {injection.node} is not running")
+        raise fault_misses(injection, f"node {injection.node} is not running")
     return started.pid
 
 
@@ -45,8 +45,4 @@ def _within(folder: JobFolder, injection: FaultInjection, agent: int) -> None:
         command, check=False, capture_output=True, text=True, env=with_library(os.environ, folder.job.library)
     )
     if done.returncode:
-        raise _gone(injection, done.stderr.strip())
-
-
-def _gone(injection: FaultInjection, why: str) -> ConflictError:
-    return ConflictError(f"{injection.fault} cannot hit {injection.target}: {why}", fix="try again once the job trains")
+        raise fault_misses(injection, done.stderr.strip())

@@ -44,8 +44,10 @@ def test_a_job_goes_on_from_its_bucket_when_its_cluster_is_gone(tmp_path: Path) 
         with restricted_namespace() as first:
             add_credentials(first)
             mirror = ("--set", f"snapshots.mirror={URL}")
-            kitctl("submit", *job("run", first, *options, *mirror, *TOY, "--step-time", "0.2", image=TORCH_IMAGE))
+            kitctl("submit", *job("run", first, *options, *mirror, *TOY, "--step-time", "0.5", image=TORCH_IMAGE))
             until_status("run", first, lambda state: state["mirror"] and (state["mirror"]["step"] or 0) >= 40)
+            drilled = kitctl("drill", "run", "-n", first, "--fault", "mirror-denied", "--lasting", "20s", "-y")
+            assert "caught up" in drilled
             rendered = kubectl("get", "all,configmap,pvc", "-n", first, "-o", "yaml")
             assert URL in rendered
             assert SECRET not in rendered

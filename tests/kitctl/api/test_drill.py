@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from kitctl.api.drill import Drill, FaultSelector, Since, assess
+from kitctl.api.drill import Drill, FaultSelector, Since, assess, assess_mirror
 from kitctl.base.errors import UsageError
 from kitctl.output.view.drill import table
 from kitctl.state.facts import JobFacts
 from kitctl.state.faults import FAULTS, FaultInjection, FaultResult
 from kitjob import record
-from kitjob.report import NodeAssignment, Progress, RecoveryTimings, Report
+from kitjob.report import CopiesReport, MirrorReport, NodeAssignment, Progress, RecoveryTimings, Report
 from tests.kitctl.state.test_phase import facts, node
 
 INJECTED_AT = 100.0
@@ -29,6 +29,7 @@ OLD = Report(
     nodes={"0": NodeAssignment(ranks=(0, 1)), "1": NodeAssignment(ranks=(2, 3))},
     progress=Progress(step=57, resumed_from=0, resumed_at=21.0),
 )
+MIRRORED = record.replace(OLD, mirror=MirrorReport(url="s3://b/run", step=40, node=1))
 FORMING = record.replace(OLD, forming=True)
 FORMED = record.replace(OLD, round=2, formed=101.5)  # the progress is still that of the previous ranks
 STEPPED = record.replace(FORMED, progress=Progress(step=51, resumed_from=50, resumed_at=102.25))
@@ -57,11 +58,48 @@ def test_a_selector_matches_the_ranks_that_train(
         (FaultSelector(fault="kill-rank", rank=0, node=1), "no such node or rank is training"),
         (FaultSelector(fault="preempt", node=2), "no such node or rank is training"),
         (FaultSelector(fault="kill-node", rank=0), "kill-node hits a node, not a rank"),
+        (FaultSelector(fault="mirror-denied", rank=0), "mirror-denied hits a mirror, not a rank"),
+        (FaultSelector(fault="mirror-denied"), "the job has no mirror"),
+        (FaultSelector(fault="damage-part"), "the job's snapshots have no copies on other nodes"),
     ],
 )
 def test_a_selector_without_a_target_is_refused(selector: FaultSelector, expected: str) -> None:
     with pytest.raises(UsageError, match=expected):
         selector.check(OLD)
+
+
+def test_a_fault_of_the_mirror_is_one_of_the_node_that_uploads() -> None:
+    selector = FaultSelector(fault="mirror-denied", lasting=2.5)
+    selector.check(MIRRORED)
+    (injection,) = set(selector.candidates(MIRRORED))
+    assert (injection.target, injection.seconds) == ("the mirror of node 1", 2.5)
+    assert injection.command() == ["kittrain.agent.fault_injection", "DENIED", "--seconds", "2.5"]
+    FaultSelector(fault="damage-part").check(record.replace(OLD, copies=CopiesReport()))
+
+
+@pytest.mark.parametrize(
+    ("mirror", "step", "newest", "recovered"),
+    [
+        ({"step": 60}, 80, 60, True),
+        ({"step": 80, "behind": 1}, 80, 60, True),  # where snapshots are frequent, one is always left
+        ({"step": 60}, 80, None, False),  # the store is not back
+        ({"step": 40, "behind": 1}, 80, 60, False),
+        ({"step": 60, "warning": "does not answer"}, 80, 60, False),
+        ({"step": 60}, OLD.progress.step, 60, False),  # it does not train on
+    ],
+)
+def test_a_job_has_recovered_from_a_fault_of_its_mirror_once_that_has_all(
+    mirror: dict[str, Any], step: int, newest: int | None, *, recovered: bool
+) -> None:
+    now = record.replace(
+        MIRRORED,
+        mirror=MirrorReport(url="s3://b/run", node=1, **mirror),
+        progress=record.replace(MIRRORED.progress, step=step),
+    )
+    injection = FaultInjection(fault="mirror-denied", node=1, seconds=5.0)
+    found = assess_mirror(injection, Since(INJECTED_AT, 9.0), job(MIRRORED), job(now), 1.5, newest)
+    assert (found.recovered, found.told, found.steps_lost) == (recovered, 1.5, 0)
+    assert not recovered or found.caught_up == 4.0
 
 
 @pytest.mark.parametrize(
@@ -127,6 +165,19 @@ def test_the_table() -> None:
     ]
 
 
+def test_the_table_of_a_fault_of_the_mirror() -> None:
+    injection = FaultInjection(fault="mirror-denied", node=1, seconds=5.0)
+    now = record.replace(MIRRORED, progress=Progress(step=80))
+    found = assess_mirror(injection, Since(INJECTED_AT, 9.0), job(MIRRORED), job(now), None, 40)
+    seen = msgspec.structs.replace(found, told=1.5)
+    target = "the mirror of node 1"
+    assert [re.split("   +", line) for line in table([seen, found])] == [
+        ["FAULT", "TARGET", "TOLD", "CAUGHT UP", "STEPS LOST", "RESTARTS", "RESULT"],
+        ["mirror-denied", target, "1.5 s", "4.0 s", "0", "0", "caught up"],
+        ["mirror-denied", target, "-", "4.0 s", "0", "0", "no snapshot was due"],
+    ]
+
+
 def test_the_command_within_a_node() -> None:
     assert INJECTION.command("--agent", "7") == [
         "kittrain.agent.fault_injection",
@@ -142,8 +193,8 @@ def test_the_command_within_a_node() -> None:
     ]
 
 
-def test_a_fault_of_a_rank_is_a_signal() -> None:
-    assert all(fault.signal for fault in FAULTS.values() if fault.scope == "rank")
+def test_a_fault_of_a_rank_is_injected_inside_its_node() -> None:
+    assert all(fault.inside for fault in FAULTS.values() if fault.scope == "rank")
 
 
 def job(report: Report) -> JobFacts:

@@ -1,5 +1,8 @@
 """Injects a fault: ``python -P -m kittrain.agent.fault_injection KILL --rank 3`` signals a rank, or the agent.
 
+``DAMAGE --rank 3`` kills it after a bit of what it stored was flipped; ``UNAVAILABLE``, ``DENIED`` and ``CUT`` put
+something else in the place of the mirror's store for some seconds (``stored_faults``).
+
 ``kitctl drill`` runs it in the agent's container. Linux only: it finds processes in /proc. Standard library only.
 """
 
@@ -15,10 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kittrain.agent import stored_faults
+from kittrain.agent.stored_faults import ANSWERS
 from kittrain.system.child_processes import SUPERVISOR
 
 AGENT: Final = b"\0kittrain.agent\0"
 SIGNALS: Final = ("KILL", "STOP", "CONT", "TERM")
+DAMAGE: Final = "DAMAGE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +40,23 @@ class Process:
 def main() -> None:
     """Print the target, then send the signal. If the agent's death ends its container, it ends this process, too."""
     parser = argparse.ArgumentParser("kittrain.agent.fault_injection", description="Inject a fault.")
-    parser.add_argument("signal", choices=SIGNALS)
+    parser.add_argument("fault", choices=(*SIGNALS, DAMAGE, *ANSWERS))
     parser.add_argument("--rank", type=int, help="the rank to signal (default: the agent)")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long a fault of the mirror lasts")
     parser.add_argument("--agent", type=int, metavar="PID", help="the agent (default: the only one that runs here)")
     args = parser.parse_args()
     agent = args.agent or agent_here()
+    if args.fault in ANSWERS:
+        uploader = child_of(agent, stored_faults.UPLOADER, "no process uploads to a mirror here")
+        stored_faults.substitute(uploader, args.fault, args.seconds)
+        return
     target = agent if args.rank is None else rank_of(agent, args.rank)
     what = "the agent" if args.rank is None else f"rank {args.rank}"
-    print(f"SIG{args.signal} to {what}, process {target}", flush=True)  # noqa: T201  kitctl reads it
-    os.kill(target, signal.Signals[f"SIG{args.signal}"])
+    name = "KILL" if args.fault == DAMAGE else args.fault
+    if args.fault == DAMAGE:
+        stored_faults.damage(child_of(agent, stored_faults.COPIER, "no process keeps copies here"), args.rank)
+    print(f"SIG{name} to {what}, process {target}", flush=True)  # noqa: T201  kitctl reads it
+    os.kill(target, signal.Signals[f"SIG{name}"])
 
 
 def agent_here() -> int:
@@ -56,6 +70,19 @@ def agent_here() -> int:
     if len(agents) != 1:
         sys.exit(f"{len(agents)} agents run here; choose one with --agent")
     return agents[0]
+
+
+def child_of(agent: int, module: bytes, missing: str) -> int:
+    """The process id of an agent's child that runs a module.
+
+    Raises:
+        SystemExit: there is none.
+    """
+    for process in processes():
+        with suppress(OSError):  # it has ended
+            if process.parent == agent and module in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+                return process.pid
+    sys.exit(missing)
 
 
 def rank_of(agent: int, rank: int) -> int:

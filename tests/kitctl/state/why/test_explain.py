@@ -43,6 +43,18 @@ JOB = JobState(
 )
 
 
+def test_what_is_not_mirrored_or_copied_while_a_job_trains_is_told() -> None:
+    running = replace(JOB, phase="Running")
+    denied = MirrorReport(warning="the credentials may not write (AccessDenied); fix: grant s3:PutObject")
+    found = explain(replace(running, mirror=denied), now=0.0)
+    assert found.cause == "snapshots are not mirrored now: the credentials may not write (AccessDenied)"
+    assert found.fix == "grant s3:PutObject"
+    full = CopiesReport(warning="[Errno 5] Input/output error")
+    found = explain(replace(running, copies=full), now=0.0)
+    assert found.cause == "snapshots are not copied to other nodes now: [Errno 5] Input/output error"
+    assert "training goes on" in found.fix
+
+
 def waiting(reason: str) -> JobState:
     node = NodeState(
         index=0, state="Pending", ranks=(), pod="x-0", host="", restarts=0, since=None, reason=reason

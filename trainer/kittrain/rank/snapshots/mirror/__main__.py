@@ -34,7 +34,7 @@ from kittrain.rank.snapshots.mirror.errors import (
     brief,
 )
 from kittrain.rank.snapshots.mirror.index import Owner
-from kittrain.rank.snapshots.mirror.store import RETRIES, Store
+from kittrain.rank.snapshots.mirror.store import RETRIES, SUBSTITUTE, Store
 from kittrain.rank.snapshots.mirror.uploading import Uploader
 from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
 from kittrain.system.console import log
@@ -125,11 +125,11 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
         die_with_parent(options.parent)
     folder, say = _folder(env), partial(log, env.node_index)
     job = env.job
-    host = os.uname().nodename
+    host, substitute = os.uname().nodename, options.status.with_suffix(SUBSTITUTE)
     owner = Owner(run=env.run_id, job=job.name, claim=uuid.uuid4().hex[:16], host=host, since=time.time())
 
     def opened() -> Mirror:
-        return Mirror(Store(job.snapshots.mirror), owner, resume=bool(job.resume))
+        return Mirror(Store(job.snapshots.mirror, substitute=substitute), owner, resume=bool(job.resume))
 
     uploader = Uploader(
         url=job.snapshots.mirror,
@@ -145,13 +145,14 @@ def upload(env: RankEnv, options: argparse.Namespace) -> int:
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # of a terminal or a group of processes: the agent decides
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_finish_with, args=(uploader.finishing,), daemon=True).start()
+    threading.Thread(target=_finish_with, args=(uploader.finishing, substitute), daemon=True).start()
     return 0 if uploader.run_until_done() else 1
 
 
-def _finish_with(finishing: threading.Event) -> None:
-    """Finish at the end of stdin. A signal could come before there is a handler for it."""
+def _finish_with(finishing: threading.Event, substitute: Path) -> None:
+    """Finish at the end of stdin, and end a drill. A signal could come before there is a handler for it."""
     sys.stdin.buffer.read()
+    substitute.unlink(missing_ok=True)
     finishing.set()
 
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from kitjob import typed
+from kitjob.decoders import MalformedError
 from kittrain.rank.snapshots.mirror.errors import (
     MirrorDamagedError,
     MirrorError,
@@ -31,12 +35,21 @@ RETRY_SECONDS: Final = 20  # until a request counts as failed
 TIMES: Final = {"connect_timeout": "5s", "timeout": "60s"}
 KEYS: Final = ("access_key_id", "secret_access_key", "session_token")
 OTHER_VERSION: Final = '"0123456789abcdef0123456789abcdef"'  # that no object has
+SUBSTITUTE: Final = ".substitute"  # suffix of the file: kittrain.agent.stored_faults
 PROBES: Final = ".probe"  # where a check writes, until it has ended
 _ADDRESS: Final = re.compile(r"https?://[\w.-]+(:\d+)?(/\S*)?|https?://\[[0-9a-fA-F:]+\](:\d+)?(/\S*)?")
 MISSING: Final = (
     "snapshots.mirror needs the Python package obstore, which this image does not have; fix: add obstore to the "
     "requirements of the job (requirements in the job file), or install kittrain[mirror] in the image"
 )
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """What takes the store's place, until a moment of the monotonic clock."""
+
+    address: str
+    until: float
 
 
 class Conflict(Exception):
@@ -64,31 +77,31 @@ class Store:
         url: ``s3://bucket/prefix``.
         environ: has the credentials.
         retries: how often a request is sent again.
+        substitute: the file that tells of what stands in for the store, during a drill.
 
     Raises:
         MirrorError: the library is missing, or the settings are wrong.
     """
 
-    def __init__(self, url: str, environ: Mapping[str, str] = os.environ, *, retries: int = RETRIES) -> None:
+    def __init__(
+        self,
+        url: str,
+        environ: Mapping[str, str] = os.environ,
+        *,
+        retries: int = RETRIES,
+        substitute: Path | None = None,
+    ) -> None:
         self._obstore = library()
         self.url = url
-        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        self._environ = environ
+        self._retries = retries
+        self._substitute = substitute
+        self._stores: dict[str, Any] = {}
         endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL", "")
         if endpoint and not _ADDRESS.fullmatch(endpoint):  # the library would panic
             raise MirrorError(f"AWS_ENDPOINT_URL: {endpoint!r} is no address; fix: give one, as in http://store:9000")
-        given: dict[str, Any] = {
-            key: environ[f"AWS_{key.upper()}"] for key in KEYS if environ.get(f"AWS_{key.upper()}")
-        }
-        given |= {"endpoint": endpoint} if endpoint else {}
-        with self._errors():
-            self._store = self._obstore.store.S3Store(
-                bucket,
-                prefix=prefix.strip("/") or None,
-                region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1",
-                client_options={"allow_http": endpoint.startswith("http://"), **TIMES},
-                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
-                **given,
-            )
+        self._endpoint = endpoint
+        self._at(endpoint)
 
     def read(self, key: str) -> tuple[bytes, str] | None:
         """An object and its version; None if there is none."""
@@ -213,6 +226,34 @@ class Store:
             if code_of(error) == "NoSuchBucket":
                 raise explained(error, self.url) from None
             raise Conflict(key) from error
+
+    @property
+    def _store(self) -> Any:
+        """Where the next request goes: to the store, or to what stands in for it."""
+        if self._substitute:
+            with suppress(OSError, MalformedError):
+                told = typed.load(Substitute, self._substitute.read_bytes())
+                if time.monotonic() < told.until:
+                    return self._at(told.address)
+        return self._at(self._endpoint)
+
+    def _at(self, endpoint: str) -> Any:
+        """The bucket as it is reached at an address; empty: Amazon's."""
+        if endpoint not in self._stores:
+            bucket, _, prefix = self.url.removeprefix("s3://").partition("/")
+            environ = self._environ
+            given = {key: environ[f"AWS_{key.upper()}"] for key in KEYS if environ.get(f"AWS_{key.upper()}")}
+            given |= {"endpoint": endpoint} if endpoint else {}
+            with self._errors():
+                self._stores[endpoint] = self._obstore.store.S3Store(
+                    bucket,
+                    prefix=prefix.strip("/") or None,
+                    region=environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1",
+                    client_options={"allow_http": endpoint.startswith("http://"), **TIMES},
+                    retry_config={"max_retries": self._retries, "retry_timeout": timedelta(seconds=RETRY_SECONDS)},
+                    **given,
+                )
+        return self._stores[endpoint]
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
