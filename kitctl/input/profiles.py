@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kitctl.base.errors import SpecError, UsageError
+from kitctl.base.user_folders import user_folder
 
 VARIABLE: Final = "KITCTL_PROFILE"
 DEFAULT: Final = "default"  # used where the file names none
@@ -36,7 +37,7 @@ class Profile(NamedTuple):
 
 def folder() -> Path:
     """Where a user's settings of kitctl are."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kitctl"
+    return user_folder("XDG_CONFIG_HOME", ".config") / "kitctl"
 
 
 def load(asked: str = "") -> Profile:

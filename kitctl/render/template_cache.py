@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
+
+from kitctl.base.errors import UsageError
+from kitctl.base.user_folders import user_folder
 
 
 class TemplateCache(FileSystemBytecodeCache):
@@ -26,8 +28,8 @@ class TemplateCache(FileSystemBytecodeCache):
 
 def user_cache() -> TemplateCache | None:
     """The cache of this user; None: it cannot be made, or others may write to it, whose code would then be run."""
-    with suppress(OSError, RuntimeError):  # RuntimeError: no home
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kitctl" / "templates"
+    with suppress(OSError, UsageError):  # UsageError: no home
+        folder = user_folder("XDG_CACHE_HOME", ".cache") / "kitctl" / "templates"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
         if not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o022):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from kitctl.base import plugins
 from kitctl.base.errors import UsageError
+from kitctl.base.user_folders import home
 
 if TYPE_CHECKING:  # together they take long to import, and each command needs few of them
     from kitctl.code.code_tree import Sources
@@ -302,4 +303,4 @@ def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:
     listed = environ.get("KUBECONFIG", "")
     if listed:
         return [Path(path) for path in listed.split(os.pathsep) if path]
-    return [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
+    return [Path(environ.get("HOME") or home()) / ".kube" / "config"]

@@ -13,6 +13,7 @@ from typing import Final
 
 from kitctl.base.errors import SpecError
 from kitctl.base.quantity import format_bytes
+from kitctl.base.user_folders import home
 from kitctl.code.requirements.lines import FIELD
 from kitctl.code.workdir.patterns import wrong
 
@@ -25,7 +26,7 @@ def project(file: Path, folder: Path) -> Path:
     It is the one that the job is submitted from, if the file is in it; a home folder is no project, so there, as
     anywhere else, it is the file's own.
     """
-    whole = not Path.home().is_relative_to(_written(folder))
+    whole = not home().is_relative_to(_written(folder))
     return folder if whole and _lies_in(file, folder) else file.parent
 
 

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from kitctl.base.encoding import decode, encode
 from kitctl.base.errors import SpecError, TargetError
+from kitctl.base.user_folders import user_folder
 from kitctl.targets.local.code_store import STORE
 from kitctl.targets.local.locks import is_locked
 from kitctl.targets.local.records import Desired, Exited, Result, Runtime, Started, SubmittedJob
@@ -44,14 +45,12 @@ TAIL_BYTES: Final = 1 << 16  # of the supervisor's log: enough for several trace
 
 def state_home() -> Path:
     """The user's state folder of this kit (XDG base directories)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "kitctl"
+    return user_folder("XDG_STATE_HOME", ".local/state") / "kitctl"
 
 
 def packages_home() -> Path:
     """The folder in the user's cache where the requirements of jobs are installed."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kitctl" / "packages"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "kitctl" / "packages"
 
 
 FILES: Final[Mapping[type[msgspec.Struct], str]] = {
@@ -221,9 +220,14 @@ def create(path: Path, job: SubmittedJob, desired: Desired, fill: Callable[[Path
 
     Raises:
         FileExistsError: one of that name exists.
+        TargetError: there is no place for it.
         Exception: what ``fill`` raises.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"no job can be kept in {path.parent}: {error.strerror}: {error.filename}"
+        raise TargetError(what, fix="set XDG_STATE_HOME to a folder that you can write") from error
     draft = Path(tempfile.mkdtemp(prefix=".new-", dir=path.parent))  # mode 0700: the environment may hold credentials
     try:
         folder = JobFolder(draft)

@@ -11,6 +11,7 @@ import urllib3
 import yaml
 
 from kitctl.base.errors import UsageError
+from kitctl.base.user_folders import home
 from kitctl.targets.cluster.connection import client_modules
 
 _MODULES = client_modules.load()
@@ -69,7 +70,7 @@ def current_context(context: str | None, kubeconfig: Path | None) -> Context:
 
 
 def _has_kubeconfig() -> bool:
-    return bool(os.environ.get("KUBECONFIG")) or (Path.home() / ".kube" / "config").exists()
+    return bool(os.environ.get("KUBECONFIG")) or (home() / ".kube" / "config").exists()
 
 
 def _contexts(path: str | None) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kitctl.base.errors import TargetError
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.read import reports
 from kitctl.targets.local.folder import JobFolder, create, read
@@ -51,6 +52,13 @@ def test_a_second_job_of_the_same_name_does_not_change_the_first(tmp_path: Path)
         create(tmp_path / "job", job("second"), Desired(nodes=3))
     assert JobFolder(tmp_path / "job").job.spec.name == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["job"], "nothing is left behind"
+
+
+def test_where_no_folder_can_be_made_the_variable_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("as good as a home folder that is read-only")
+    with pytest.raises(TargetError, match=r"no job can be kept in .*/home/.local: Not a directory: ") as refused:
+        create(tmp_path / "home" / ".local" / "job", job(), Desired(nodes=2))
+    assert refused.value.fix == "set XDG_STATE_HOME to a folder that you can write"
 
 
 def test_what_is_left_of_a_deleted_folder_is_no_job(tmp_path: Path) -> None:

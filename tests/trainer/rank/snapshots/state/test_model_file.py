@@ -76,6 +76,29 @@ def test_it_is_what_torch_writes(tmp_path: Path) -> None:
     assert set(differ) <= {"model/data.pkl", f"model/data/{len(held) - 3}", "model/.data/serialization_id"}
 
 
+@pytest.mark.parametrize("form", [model_file.stream, lambda held: [*model_file.Frame.of(held).starts.items()]])
+def test_it_is_the_same_wherever_temporary_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Any
+) -> None:
+    """Torch gives the records other names in a file whose path is not ASCII."""
+    held, made = state(), []
+    for name in ("plain", 'it\'s "mine" %d é'):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+        made.append([*form(weights.of_model(held))])
+    one, other = made
+    if form is model_file.stream:
+        one, other = (
+            [record for record in _records(b"".join(parts)) if "serialization_id" not in record[0]] for parts in made
+        )
+    assert one == other
+
+
+def _records(content: bytes) -> list[tuple[str, bytes]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return [(name, archive.read(name)) for name in archive.namelist()]
+
+
 @pytest.mark.parametrize("form", [model_file.stream, lambda held: safetensors.stream(held, {})])
 def test_one_tensor_at_a_time_is_in_memory(form: Any) -> None:
     alive: list[weakref.ref[Tensor]] = []

@@ -26,8 +26,9 @@ from kittrain.system.files import Buffer
 from kittrain.torch_private.ranks import fake_tensors
 
 ALIGNMENT: Final = 64  # bytes: alignment of a record's content, as in torch's files, so that it can be mapped
-TEMPLATE: Final = "model.pt"  # torch names the records' folder after the file
-DATA: Final = "model/data/"  # prefix of the names of the records with the tensors' bytes; a number follows
+TEMPLATE: Final = "model.pt"
+FOLDER: Final = "model"  # of all records: torch names it after the file, if the file's path is ASCII
+DATA: Final = f"{FOLDER}/data/"  # prefix of the names of the records with the tensors' bytes; a number follows
 HEADER: Final = 30 + 20  # bytes before a record's name and padding: zip's header, and the zip64 sizes
 PADDING: Final = 0x4246  # id of a zip extra field without meaning, as torch uses it
 
@@ -46,8 +47,9 @@ def stream(weights: Weights) -> Iterator[Buffer]:
         with zipfile.ZipFile(template) as records, zipfile.ZipFile(sink, "w") as out:  # type: ignore[call-overload]  # it asks for no more
             names = _names_by_record(weights, records)
             for record in records.namelist():
+                name = _named(record)
                 # No variable here may hold a record's content while the next one is read.
-                _add(out, record, weights.content(names[record]) if record in names else records.read(record))
+                _add(out, name, weights.content(names[name]) if name in names else records.read(record))
                 yield from sink.take()
     yield from sink.take()
 
@@ -79,9 +81,9 @@ class Frame:
             with zipfile.ZipFile(template) as given:
                 names = _names_by_record(weights, given)
                 for one in given.infolist():
-                    info = _record(one.filename, one.file_size, at)
+                    info = _record(_named(one.filename), one.file_size, at)
                     info.compress_size, info.header_offset, info.CRC = one.file_size, at, 0
-                    tensor = names.get(one.filename, "")
+                    tensor = names.get(info.filename, "")
                     content = b"" if tensor else given.read(one)
                     records.append((info, tensor, content))
                     at += len(info.FileHeader(zip64=True))
@@ -123,13 +125,19 @@ def _names_by_record(weights: Weights, template: zipfile.ZipFile) -> dict[str, s
     names = {f"{DATA}{number}": name for number, name in enumerate(dict.fromkeys(tree.tensor_names(weights.tree)))}
     shapes = {record: weights.structure[name] for record, name in names.items()}
     expected = {record: shape.numel() * dtype.itemsize for record, (shape, dtype) in shapes.items()}
-    found = {one.filename: one.file_size for one in template.infolist() if one.filename.startswith(DATA)}
+    sizes = {_named(one.filename): one.file_size for one in template.infolist()}
+    found = {name: size for name, size in sizes.items() if name.startswith(DATA)}
     if found != expected:
         raise CorruptError(
             f"torch {torch.__version__} would store {len(found)} tensors of {sum(found.values())} bytes, not the "
             f"model's {len(expected)} of {sum(expected.values())} bytes: is one in an unusual container?"
         )
     return names
+
+
+def _named(record: str) -> str:
+    """A record's name in the model file, wherever torch wrote it first."""
+    return f"{FOLDER}/{record.partition('/')[2]}"
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: Buffer) -> None:
