@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -69,6 +69,56 @@ def test_at_the_finish_the_job_fails_with_its_cause_and_a_fix(kit: Kit) -> None:
         assert state["phase"] == "Failed"
         assert state["restarts"] <= 1, "the next start finds the folder read-only, and ends at once"
         kit.run("delete", "midway", "-y")
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("model_file", ["true", "false"], ids=["model file", "last snapshot"])
+def test_without_room_at_the_finish_the_result_is_kept_until_there_is_some(kit: Kit, model_file: str) -> None:
+    folder = kit.snapshots("narrow")
+    folder.parent.mkdir(parents=True)
+    where = ("--nodes", "2", "--snapshot-every", "100000", "--set", f"snapshots.modelFile={model_file}")
+    with tmpfs(folder, size="1m"):
+        kit.run("submit", "--name", "narrow", *where, *TOY[:2], "8", *TOY[3:])
+        kit.until("narrow", lambda job: (job["progress"]["step"] or 0) > 5)
+        _fill(folder / "filler")
+        state = kit.until("narrow", _waits_for_room)
+        assert (state["phase"], state["restarts"]) == ("Running", 0)
+        assert "its result is kept for up to 10 min: " in state["reason"]
+        assert "free space at the path in the message" in kit.run("why", "narrow")
+        (folder / "filler").unlink()
+        kit.run("wait", "narrow")
+        assert kit.status("narrow")["reason"] == ""
+        assert (folder / "model.pt").exists() == (model_file == "true")
+        assert "proved: 8 epochs" in kit.run("audit", "narrow")
+        kit.run("delete", "narrow", "-y")
+
+
+@pytest.mark.wide
+def test_a_job_that_waits_for_room_can_be_suspended(kit: Kit) -> None:
+    folder = kit.snapshots("narrow")
+    folder.parent.mkdir(parents=True)
+    with tmpfs(folder, size="1m"):
+        kit.run("submit", "--name", "narrow", "--nodes", "2", "--snapshot-every", "100000", *TOY[:2], "8", *TOY[3:])
+        kit.until("narrow", lambda job: (job["progress"]["step"] or 0) > 5)
+        _fill(folder / "filler")
+        kit.until("narrow", _waits_for_room)
+        kit.run("suspend", "narrow")
+        assert "as requested, without a snapshot of it: the last one is of step 0" in kit.run("logs", "narrow")
+        (folder / "filler").unlink()
+        kit.run("resume", "narrow")
+        kit.run("wait", "narrow")
+        kit.run("delete", "narrow", "-y")
+
+
+def _waits_for_room(job: dict[str, Any]) -> bool:
+    return "training has ended" in job["reason"]
+
+
+def _fill(path: Path) -> None:
+    """Write until there is no room left."""
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
 
 
 def _seal(kit: Kit, folder: Path) -> None:

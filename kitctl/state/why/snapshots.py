@@ -82,6 +82,16 @@ SNAPSHOTS: Final = Family(
             seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
         ),
         Rule(
+            r"training has ended, and its result is kept for up to .*: ",
+            "",
+            "free space at the path in the message: then it is stored, and the job ends by itself. kitctl cancel ends "
+            "it without",
+            seen="training has ended, and its result is kept for up to 10 min: the trained model cannot be written to "
+            "/kit/snapshots: [Errno 28] No space left on device",
+            means="all ranks hold it in memory, and try again; after that time the job fails, and continues from its "
+            "last snapshot when it is started again",
+        ),
+        Rule(
             r"no snapshot at step \d+: ",
             "",
             "free space on its volume, or make it writable; snapshots.keep limits how many are kept. Training goes "

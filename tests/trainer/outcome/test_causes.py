@@ -154,6 +154,7 @@ def test_a_process_of_the_script_s_own_that_has_ended_is_no_lost_peer() -> None:
 def test_permanent_causes() -> None:
     assert {row.pattern for row in CAUSES if row.permanent} == {
         r"^([\w.]+\.)?NonFiniteLossError: ",
+        r"^([\w.]+\.)?NoRoomError: ",
         r"^([\w.]+\.)?SnapshotError: .*no node that is left has (some of its parts|a part of any)",
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",

@@ -103,6 +103,13 @@ CAUSES: Final[tuple[Cause, ...]] = (
         permanent=True,
         seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
     ),
+    Cause(  # the ranks have waited: a restart would lose what they hold, and come here again
+        r"^([\w.]+\.)?NoRoomError: ",
+        fix="free space at the path in the message, or use a larger volume (snapshots.size, of memory or of a claim), "
+        "and start the job again: it continues from its last snapshot",
+        permanent=True,
+        seen="NoRoomError: the trained model cannot be written to /kit/snapshots: [Errno 28] No space left on device",
+    ),
     Cause(  # all nodes are there, and none has it
         r"^([\w.]+\.)?SnapshotError: .*no node that is left has (some of its parts|a part of any)",
         fix="start over: --from-scratch; with snapshots.mirror the next job goes on from a bucket when that happens",

@@ -22,6 +22,7 @@ FILE_ERRNOS: Final = frozenset({errno.EISDIR, errno.ENOTDIR, errno.ELOOP})
 PERMANENT_ERRNOS: Final = frozenset(
     {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EEXIST} | FILE_ERRNOS
 )
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})  # of these, what somebody may end by freeing space
 DELAYS: Final = (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 14.0, 15.0, 15.0)  # seconds between attempts: a minute in total
 
 
@@ -75,6 +76,15 @@ def detect_damage(path: Path, damage: type[Exception]) -> Iterator[None]:
         if error.errno not in FILE_ERRNOS:
             raise
         raise damage(f"{path.name} is not the file that was written ({error})") from error
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether there was no space left, or no quota."""
+    if not isinstance(error, OSError):
+        return False
+    return error.errno in FULL or str(error).startswith(
+        tuple(f"[Errno {number}]" for number in FULL)
+    )  # of another rank
 
 
 def describe_error(error: OSError, path: Path) -> str:

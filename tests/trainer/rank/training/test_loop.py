@@ -25,9 +25,11 @@ from torch.utils.data import Dataset, TensorDataset
 from kittrain import Cursor, Data, DDPOptions, Drained, Step, Training, join
 from kittrain.job.env import RankEnv
 from kittrain.outcome import marker
-from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
+from kittrain.rank.snapshots.folder.archive import Archive, NoRoomError, SnapshotError
 from kittrain.rank.snapshots.folder.fence import Fence, Fenced
 from kittrain.rank.snapshots.folder.snapshot import Manifest, read_manifest
+from kittrain.rank.training import session
+from tests.trainer.mounts import tmpfs
 from tests.trainer.nodes import free_port
 from tests.trainer.settings import job
 from tests.trainer.worlds import finish, fork, placed
@@ -395,6 +397,21 @@ def train_without_room_at_the_end(folder: Path, log: Path) -> None:
         os.dup2(output.fileno(), 1)
     told = "not stored anywhere: no snapshot at step 12: .*File too large"
     with training(folder, on_step, model_file=False) as run, pytest.raises(SnapshotError, match=told):
+        run.fit()
+
+
+@pytest.mark.needs_root
+def test_room_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "small", size="64k") as small:
+        (small / "filler").write_bytes(bytes(60 << 10))
+        assert finish(fork(train_without_room, small)) == 0
+        assert not marker.finished(small, "run")
+
+
+def train_without_room(folder: Path) -> None:
+    session.ROOM = 0.0  # type: ignore[misc]
+    told = "the trained model cannot be written to .*: .*No space left on device"
+    with training(folder) as run, pytest.raises(NoRoomError, match=told):
         run.fit()
 
 

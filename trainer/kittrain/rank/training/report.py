@@ -86,7 +86,7 @@ class ProgressReporter:
         self._committed = Committed()
         self._writing: tuple[int, float] | None = None  # the step of a snapshot, and since when
         self._grace = GracePeriodCheck(world)
-        self.warning = self.note = self.not_whole = self._snapshot_warning = ""
+        self.warning = self.note = self.not_whole = self._snapshot_warning = self._waiting = ""
         self.not_finite_steps = 0
 
     def __enter__(self) -> Self:
@@ -149,6 +149,14 @@ class ProgressReporter:
         self._writing = (last if step is None else step, time.time())
         if self._main:
             self._write()
+
+    def wait(self, why: str) -> None:
+        """Training has ended, and what it leaves cannot be stored yet: say why, once in the log; empty: it is."""
+        if why and why != self._waiting:
+            self._print(f"warning: {why}")
+        if why != self._waiting:
+            self._waiting = why
+            self.flush()
 
     def snapshot(self, committed: Committed) -> None:
         """Set the last committed snapshot; called at every step."""
@@ -221,7 +229,7 @@ class ProgressReporter:
             resumed_from=self._resumed_from,
             resumed_at=self._resumed_at,
             metrics={name: _finite(float(value)) for name, value in self._metrics.items()},
-            warning=self.warning or self._committed.failed or self._snapshot_warning or self.note,
+            warning=self._waiting or self.warning or self._committed.failed or self._snapshot_warning or self.note,
             samples=self._samples.counted,
             not_finite_steps=self.not_finite_steps,
             snapshot_bytes=self._committed.size,

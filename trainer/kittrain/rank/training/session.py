@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.completion import mark_finished
+from kittrain.rank.snapshots.folder.archive import NoRoomError
 from kittrain.rank.snapshots.folder.chain import Life
 from kittrain.rank.snapshots.manager import SnapshotManager
 from kittrain.rank.snapshots.read.survivors import Brought
@@ -32,6 +34,9 @@ from kittrain.system.heartbeat import Phase
 OnStep = Callable[[Step], None]
 NO_METRICS: Final[Mapping[str, float]] = {}
 COPY_SHARE: Final = 0.4  # of the grace period that a drain may wait for copies on other nodes
+ROOM: Final = 600.0  # seconds that the end of training may wait for room for what was trained
+ROOM_TRIES: Final = 5.0  # seconds between two tries
+ROOM_PAUSE: Final = 0.2
 LAST_COPIES: Final = 60.0  # seconds that the end of training may wait for them
 DEFAULT_GRACE: Final = 30  # seconds, if the period is not known
 
@@ -286,6 +291,8 @@ class Session:
     def finish(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
         """Training has ended: take the last snapshot, and write the model's file and a marker.
 
+        While there is no room for them, the ranks keep what was trained, and try again.
+
         Args:
             metrics: of the last step.
             changed: the state may have changed since the last snapshot, even if no step has ended since.
@@ -293,14 +300,42 @@ class Session:
         Raises:
             SnapshotError: the trained model cannot be written.
             Fenced: ranks of a newer generation have taken over.
+            Drained: a rank was asked to stop while they waited for room.
         """
+        until = time.monotonic() + ROOM
+        while True:
+            try:
+                self._store(metrics, changed=changed)
+                break
+            except NoRoomError as error:
+                self._await_room(error, until)
+        self.report.wait("")
+        mark_finished()
+        self._world.heartbeat.beat(Phase.FINISHING)
+
+    def _store(self, metrics: Mapping[str, float], *, changed: bool) -> None:
+        """Write what training leaves."""
         if changed or self.outlived or self.cursor != self._begin:
             self.commit(metrics, changed=changed)
         if not self._snapshots.wait_for_copies(LAST_COPIES):
             self._world.print("warning: not all copies of the last snapshot are on other nodes")
         self._snapshots.finish()
-        mark_finished()
-        self._world.heartbeat.beat(Phase.FINISHING)
+
+    def _await_room(self, error: NoRoomError, until: float) -> None:
+        """Wait a little, and tell why; raise the error if it takes too long."""
+        if self._any(time.monotonic() > until):
+            raise error
+        self.report.wait(f"training has ended, and its result is kept for up to {ROOM / 60:.0f} min: {error}")
+        begin = time.monotonic()
+        while not self._any(self._request.requested or time.monotonic() > begin + ROOM_TRIES):
+            self._world.heartbeat.beat(Phase.SAVING)
+            time.sleep(ROOM_PAUSE)
+        if self._any(self._request.requested):
+            self._drain(NO_METRICS)
+
+    def _any(self, condition: bool) -> bool:  # noqa: FBT001  what a rank knows
+        """Whether a condition holds on any rank. Collective."""
+        return any(any(one) for one in self._world.all_gather([condition]))
 
     def _save(self, metrics: Mapping[str, float]) -> None:
         """Begin a snapshot, and a copy in memory, if one is due.

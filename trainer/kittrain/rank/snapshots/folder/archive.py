@@ -7,8 +7,8 @@ and takes the first that verifies (``candidates``).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +25,7 @@ from kittrain.rank.snapshots.folder.restore_order import continues
 from kittrain.rank.snapshots.folder.retention import Retention
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError, Manifest
 from kittrain.system import files
-from kittrain.system.storage import PERMANENT_ERRNOS, retry_io
+from kittrain.system.storage import PERMANENT_ERRNOS, is_full, retry_io
 
 T = TypeVar("T")
 Log = Callable[[str], None]
@@ -34,6 +34,24 @@ MODEL = "model.pt"
 
 class SnapshotError(Exception):
     """The snapshots cannot be used or written, and training on without them would lose work; says why."""
+
+
+class NoRoomError(SnapshotError):
+    """The same, for want of space: it can be tried again once somebody has freed some."""
+
+
+@contextmanager
+def writing_model(folder: Path) -> Iterator[None]:
+    """Raise what keeps the trained model from being written.
+
+    Raises:
+        SnapshotError: it says so, with the folder.
+    """
+    try:
+        yield
+    except (CorruptError, OSError) as error:
+        kind = NoRoomError if is_full(error) else SnapshotError
+        raise kind(f"the trained model cannot be written to {folder}: {error}") from error
 
 
 class Archive:
@@ -181,14 +199,12 @@ class Archive:
             Fenced: a newer generation has taken over.
             SnapshotError: one of them cannot be written.
         """
-        try:
+        with writing_model(self.folder):
             self._fence.check(self._generation)
             if model is not None:
                 files.replace_parts(self.folder / MODEL, model)
             name = MODEL if model is not None or written else ""
             marker.mark(self.folder, self._run, {"step": step, "model": name})
-        except (CorruptError, OSError) as error:
-            raise SnapshotError(f"the trained model cannot be written to {self.folder}: {error}") from error
 
     def _claim(self, above: int) -> tuple[int, list[Path]]:
         """A new generation, and the scratch files that existed before: their writers are fenced off now."""

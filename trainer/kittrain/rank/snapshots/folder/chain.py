@@ -17,6 +17,7 @@ from kittrain.rank.snapshots.folder.ledger import Ledger, LedgerError, Segment, 
 from kittrain.rank.snapshots.folder.snapshot import Manifest, Parent
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.order import Cursor
+from kittrain.system.storage import is_full
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,7 @@ class Committed:
         not_finite: as in its manifest.
         size: bytes of its files; 0: not known.
         failed: why there is no later one although one was due; empty if there is none to be missed.
+        full: whether that is for want of space.
     """
 
     step: int = 0
@@ -89,6 +91,7 @@ class Committed:
     not_finite: str = ""
     size: int = 0
     failed: str = ""
+    full: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +237,7 @@ class Chain:
             self._world.print(f"warning: {text}")
         else:
             self._world.warn(text)  # of this node's folder
-        self.last = replace(self.last, failed=f"no snapshot at step {step}: {error}")
+        self.last = replace(self.last, failed=f"no snapshot at step {step}: {error}", full=is_full(error))
 
     def _commit(self, manifest: Manifest, pending: Pending) -> None:
         self.resume_from(manifest, manifest)

@@ -18,7 +18,7 @@ from kittrain.rank.snapshots.files.layout import bytes_of
 from kittrain.rank.snapshots.files.shards import CorruptError, Piece
 from kittrain.rank.snapshots.files.tree import Tensors
 from kittrain.rank.snapshots.folder import snapshot
-from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
+from kittrain.rank.snapshots.folder.archive import Archive, NoRoomError, SnapshotError, writing_model
 from kittrain.rank.snapshots.folder.chain import Chain
 from kittrain.rank.snapshots.folder.fence import Fenced
 from kittrain.rank.snapshots.folder.snapshot import SCRATCH
@@ -35,7 +35,7 @@ from kittrain.system.files import Buffer
 from kittrain.system.heartbeat import Phase
 
 T = TypeVar("T")
-FAILURES: Final = (Fenced, SnapshotError, CorruptError, OSError)
+FAILURES: Final = (Fenced, NoRoomError, SnapshotError, CorruptError, OSError)
 
 
 def finish(
@@ -53,28 +53,35 @@ def finish(
 
     Raises:
         Fenced: a newer generation has taken over.
-        SnapshotError: the model file or the marker cannot be written; or, without a file, the last snapshot was not.
+        NoRoomError: the model file or the marker cannot be written for want of space; or, without a file, the last
+            snapshot was not. All ranks raise it, and may call this again.
+        SnapshotError: the same, for another reason.
     """
     wanted = world.env.writes_model
     shared = world.env.job.snapshots.storage == "claim"
     together = (
         wanted and shared and state.sharded and _write_together(world, state, archive, chain.generation, background)
     )
-    model, writing = None, None
-    if archive and world.is_main:
-        if wanted and not together:
-            model = _model(world, state, chain, reached, archive)
-        elif not wanted and chain.last.failed:
-            raise SnapshotError(f"what was trained is not stored anywhere: {chain.last.failed}")
-        writing = background.submit(archive.finish, model, chain.last.step, written=together)
-    wait_for_all(world, lambda: writing is None or writing.done())
-    if writing:
-        writing.result()
+
+    def write() -> None:
+        if not (archive and world.is_main):
+            return
+        if not wanted and chain.last.failed:
+            raise _not_stored(chain, f"what was trained is not stored anywhere: {chain.last.failed}")
+        model = _model(world, state, chain, reached, archive) if wanted and not together else None
+        archive.finish(model, chain.last.step, written=together)
+
+    _in_background(world, background, write)
     if not shared:
         world.barrier()  # only once the model is there has the run finished, on all nodes
         if archive and not world.is_main:
             archive.finish(None, chain.last.step)
     world.barrier()
+
+
+def _not_stored(chain: Chain, why: str) -> SnapshotError:
+    """What was trained needs the last snapshot, and that was not written."""
+    return NoRoomError(why) if chain.last.full else SnapshotError(why)
 
 
 def _write_together(world: World, state: State, archive: Archive | None, generation: int, background: Executor) -> bool:
@@ -96,8 +103,6 @@ def _write_together(world: World, state: State, archive: Archive | None, generat
     scratch = f"{SCRATCH}model-g{generation:04}"
     try:
         written = _write_parts(world, tensors, source, archive, scratch, background)
-    except (CorruptError, OSError) as error:
-        raise SnapshotError(f"the trained model cannot be written to {world.env.snapshot_dir}: {error}") from error
     finally:
         if archive:
             snapshot.discard(archive.folder / scratch)
@@ -117,19 +122,24 @@ def _write_parts(
         if archive is None:
             return None
         frame = Frame.of(source)
-        archive.begin_model(scratch, frame.end)
+        with writing_model(path.parent):
+            archive.begin_model(scratch, frame.end)
         return frame
 
+    path = world.env.snapshot_dir / scratch if world.env.snapshot_dir else Path(scratch)
     frame = world.attempt(begin, *FAILURES)
     starts: dict[str, int] = world.broadcast_value(dict(frame.starts) if frame else None, dict[str, int])
     pieces = planning.plan(world, tensors, main_only=True).pieces  # buffers are rank 0's, as those of replicated models
-    path = world.env.snapshot_dir / scratch if world.env.snapshot_dir else Path(scratch)
 
     def content(piece: Piece) -> memoryview:
         world.heartbeat.beat(Phase.SAVING)  # the other ranks' hang detection waits for this
         return bytes_of(tensors[piece.tensor])
 
-    part = _in_background(world, background, lambda: file_part.write(path, pieces, starts, content))
+    def write() -> Part:
+        with writing_model(path.parent):
+            return file_part.write(path, pieces, starts, content)
+
+    part = _in_background(world, background, write)
     parts = world.gather(part, Part)
 
     def complete() -> bool:
@@ -137,7 +147,8 @@ def _write_parts(
             return True
         checksums = {name: reduce(xor, (one.checksums.get(name, 0) for one in parts)) for name in starts}
         probes = [one.probe for one in parts if one.probe]
-        return archive.complete_model(scratch, frame.parts(checksums), probes)
+        with writing_model(path.parent):
+            return archive.complete_model(scratch, frame.parts(checksums), probes)
 
     return world.broadcast_value(_in_background(world, background, complete), bool)
 
@@ -152,7 +163,7 @@ def _in_background(world: World, background: Executor, act: Callable[[], T]) -> 
 def _model(world: World, state: State, chain: Chain, reached: Cursor, archive: Archive) -> Iterator[Buffer]:
     """The model file's contents: of the model itself, or of the last snapshot if the model is sharded."""
     if state.sharded and chain.cursor != reached:
-        raise SnapshotError("the model file is made from the last snapshot, and that could not be written")
+        raise _not_stored(chain, f"the model file is made from the last snapshot: {chain.last.failed}")
     last = archive.folder / chain.newest
     source = weights.of_snapshot(last) if state.sharded else weights.of_model(state.model_state())
     for part in model_file.stream(source):
