@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,21 @@ def test_order_is_by_generation_then_step_newest_first(tmp_path: Path) -> None:
     (tmp_path / "model.pt").touch()
     found = [(one.generation, one.step) for one in catalogue.inspect_all(tmp_path)]
     assert found == [(2, 4), (2, 3), (1, 7), (1, 2)]
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_one_that_a_run_deletes_meanwhile_is_left_out_where_links_show_the_folders_of_nodes(
+    tmp_path: Path, *, verify: bool
+) -> None:
+    (node := tmp_path / "node-0").mkdir()
+    runs.run(node, 1, 2)
+    for path in node.glob("step-*"):
+        (shown := tmp_path / "as-one" / path.name).mkdir(parents=True)
+        for file in path.iterdir():
+            (shown / file.name).symlink_to(file)
+    old, new = sorted(node.glob("step-*"))
+    shutil.rmtree(old)
+    assert [*conditions(tmp_path / "as-one", verify=verify)] == [new.name]
 
 
 def test_each_condition_is_recognized(tmp_path: Path) -> None:

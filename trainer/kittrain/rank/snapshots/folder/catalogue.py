@@ -189,14 +189,13 @@ def _info(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> SnapshotI
 
 
 def _is_gone(path: Path) -> bool:
-    """Whether a run has deleted or renamed it since it was listed."""
+    """Whether a run has deleted or renamed it since it was listed, or all that links in it lead to."""
     try:
-        path.lstat()
+        return any(one.is_symlink() and not one.exists() for one in path.iterdir())
     except FileNotFoundError:
         return True
     except OSError:
         return False
-    return False
 
 
 def _size(path: Path) -> int:
