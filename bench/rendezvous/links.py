@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from bench.measure import Result, save
+from bench.measure import Result, earlier_rows, save
 from bench.recovery.network import Machine, Network
 from bench.rendezvous.agents import SECRET, AgentConfig, HubAgent, kit_env
 from kittrain.agent.rendezvous.hub_process import hub_process
@@ -43,7 +43,7 @@ CHILD: Final = (sys.executable, "-P", "-m", "bench.rendezvous.links")
 NOTE: Final = f"""\
 Agents without ranks, half of them on each of two machines (network namespaces), with the hub on a third; default
 settings (`policy.lostAfter`: 3s). One machine's link drops {100 * LOSS:.0f} % of all packets in each direction, the
-other's is silent for {SILENCE:.0f} s every {BETWEEN:.0f} s. {BUSY} processes beside them keep both cores busy. Lost:
+other's is silent for {SILENCE:.0f} s every {BETWEEN:.0f} s. {BUSY} processes beside them keep the cores busy. Lost:
 agents whose round ended; goal: none. Then the second machine's cable is cut for good: seconds until all agents of the
 first one, and all behind the cut, know that their round is over. Goal: 3 s; an agent here looks every {LOOK:.2f} s, and
 {PROCESSES} processes run all of a machine."""
@@ -152,11 +152,14 @@ def measure(size: int, minutes: float) -> Result:
             flush=True,
         )
         noticed = ["-", "-"] if lost else _noticed(silent, groups)
-    load = f"{statistics.median(loads):.0f}, at most {max(loads):.0f}"
+    load, cores = f"{statistics.median(loads):.0f}, at most {max(loads):.0f}", str(len(os.sched_getaffinity(0)))
+    seen = (str(size), f"{lasted:.0f}", load, f"{len(loads)} of {max(black_outs):.1f} s", str(len(lost)), *noticed)
+    others = (row for row in earlier_rows("links") if row[0] != cores)  # taskset allows fewer
+    columns = ("agents", "minutes", "load", "black-outs", "lost", "cut off: noticed, s", "behind the cut, s")
     return Result(
         note=NOTE,
-        columns=("agents", "minutes", "load", "black-outs", "lost", "cut off: noticed, s", "behind the cut, s"),
-        rows=[(str(size), f"{lasted:.0f}", load, f"{len(loads)} of {max(black_outs):.1f} s", str(len(lost)), *noticed)],
+        columns=("cores", *columns),
+        rows=[*others, (cores, *seen)],
         raw=[{"loads": loads, "black_outs": black_outs, "alarms": lost}],
     )
 
