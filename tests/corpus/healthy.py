@@ -139,4 +139,10 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         "        with model.no_sync():\n            model(torch.randn(2, 4)).sum().backward()\n    step()",
         healthy=True,
     ),
+    Situation(
+        name="healthy and ends with the error on the test set",
+        script=DDP + "from multiprocessing import Pool\nif __name__ == '__main__':\n    with Pool(2) as pool:\n"
+        "        print(pool.map(abs, range(4)))\n    for i in range(9):\n        step()\n    print('error: 0.031')",
+        healthy=True,
+    ),
 )

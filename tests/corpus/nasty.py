@@ -306,4 +306,51 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         fix="newer|torch",
         options=ONCE,
     ),
+    Situation(
+        name="a worker of a multiprocessing pool is killed",
+        script="import multiprocessing, os\ndef work(number):\n    if number == 3:\n        os.kill(os.getpid(), 9)\n"
+        "    return number\nif __name__ == '__main__':\n    with multiprocessing.Pool(2) as pool:\n"
+        "        pool.map(work, range(8))",
+        cause=r"says: its multiprocessing\.Pool waits for a killed worker \(SIGKILL\)",
+        fix="ProcessPoolExecutor",
+    ),
+    Situation(
+        name="an error that one rank catches before it leaves",
+        script=DDP + "row = {'id': 1}\nfor i in range(99):\n    step()\n    if i == 30 and rank == 1:\n        try:\n"
+        "            row['ids']\n        except Exception as error:\n            print('Error:', repr(error))\n"
+        "            break",
+        cause=r"rank 1 ended with exit code 0.*rank 0 lost it, after it had printed: Error: KeyError\('ids'\)",
+        fix="let it raise",
+        options=ONCE,
+    ),
+    Situation(
+        name="an error that is logged after the last step",
+        script=DDP
+        + "import logging\nfor i in range(9):\n    step()\ntry:\n    open('missing')\nexcept OSError as error:\n"
+        "    logging.error('no model was saved: %s', error)",
+        cause=r"rank \d printed an error last, and ended with exit code 0: ERROR:root:no model was saved: .*missing",
+    ),
+    Situation(
+        name="a loader without a batch on one rank",
+        script=GROUP + "data = torch.utils.data.TensorDataset(torch.zeros(3 if rank else 8, 2))\n"
+        "loader = torch.utils.data.DataLoader(data, batch_size=4, drop_last=True)\n"
+        "print(sum(float(x.sum()) for x, in loader) / len(loader))\ndist.barrier()",
+        cause="rank 1: ZeroDivisionError: division by zero",
+        fix=r"count is 0 .*train\.py:\d+, where len\(loader\) = 0",
+        options=ONCE,
+    ),
+    Situation(
+        name="a column that the batch lacks",
+        script=GROUP + "batch = {'input_id': torch.zeros(2), 'labels': torch.zeros(2)}\nbatch['input_ids'].sum()",
+        cause="KeyError: 'input_ids'",
+        fix=r"keys that there are.*train\.py:\d+, where batch = dict of 2: input_id, labels",
+        options=ONCE,
+    ),
+    Situation(
+        name="a client of the script that is refused",
+        script=GROUP + only(1, "raise RuntimeError('Connection refused by 10.0.0.4:8080')"),
+        cause=r"rank 1: RuntimeError: Connection refused by 10\.0\.0\.4:8080",
+        fix="service is up",
+        options=ONCE,
+    ),
 )

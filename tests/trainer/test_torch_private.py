@@ -47,6 +47,7 @@ OTHERS_NAMES: Final = {
     "_current_frames",
     "_exit",
     "_fields",
+    "_join_exited_workers",
     "_registry",
     "_run_exitfuncs",
     "_set_native_id",

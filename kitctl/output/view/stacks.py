@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Final
 
 from kitctl.base import printable
-from kitctl.base.quantity import pluralize
 from kitctl.state.frames import folded
 from kitctl.state.stacks import NodeStacks, Place, places
 from kitjob.stacks import StackFrame
+
+MOST_THREADS: Final = 100  # that Python's faulthandler prints
 
 
 def page(nodes: Sequence[NodeStacks], *, full: bool = False) -> list[str]:
@@ -34,7 +36,8 @@ def _place(place: Place, *, full: bool) -> Iterator[str]:
             yield f"  thread {thread.name}".rstrip() + ":"
         yield from _frames(thread.frames, full=full, indent="  " if thread.main else "    ")
     if (others := len(first.threads) - 1) > 0 and not full:
-        yield f"  ({pluralize(others, 'further thread')}: --full)"
+        more = " or more" if len(first.threads) >= MOST_THREADS else ""
+        yield f"  ({others}{more} further thread{'s' * (others > 1)}: --full)"
 
 
 def _frames(frames: Sequence[StackFrame], *, full: bool, indent: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS, LATE, OTHER_GROUP
+from kitctl.state.why.hangs import HANGS, LATE, LOST_WORKER, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.libraries import LIBRARIES
 from kitctl.state.why.losses import LOSSES
@@ -124,7 +124,9 @@ def explain(job: JobState, now: float) -> Explanation:
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
     fact = job.still(now)
-    if not cause and re.search(OTHER_GROUP, fact):  # of no other fact it is known that it cannot go on
+    if not cause and re.search(
+        f"{OTHER_GROUP}|{LOST_WORKER}", fact
+    ):  # of no other fact it is known that it cannot go on
         fix = (_known(fact, local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(

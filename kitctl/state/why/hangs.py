@@ -10,6 +10,7 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
+LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
 _LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
@@ -46,6 +47,15 @@ HANGS: Final = Family(
             seen="rank 0 finished the collective in which rank 1 lost it, and ended with exit code 0 at 12:00:03 UTC",
         ),
         Rule(
+            r"\bended with exit code 0 at [^\n]*\blost it, after it had printed: ",
+            "",
+            "mend that error, which the script has caught: let it raise there (`raise` in the except), so that the "
+            "rank fails "
+            "with its traceback and the others do not go on without it",
+            seen="rank 0 ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it, after it had printed: "
+            "KeyError: 'x'",
+        ),
+        Rule(
             r"\bended with exit code 0 at [^\n]*\blost it",
             "",
             "all ranks have to take the same number of steps, and end together: look for a condition that differs "
@@ -80,6 +90,15 @@ HANGS: Final = Family(
             "the script needs so many ranks: --nodes, --procs-per-node",
             seen="no step for 20s: ranks 0-1 wait in init_process_group; rank 0 says: world_size 4 is not this "
             "process's WORLD_SIZE, which is 2",
+        ),
+        Rule(
+            LOST_WORKER,
+            "",
+            "fewer workers, smaller pieces, or more memory, for lack of which they are mostly killed; "
+            "concurrent.futures.ProcessPoolExecutor fails where multiprocessing.Pool waits for ever",
+            seen="no step for 20s: rank 0 sleeps at train.py:8; rank 0 says: its multiprocessing.Pool waits for a "
+            "killed "
+            "worker (SIGKILL)",
         ),
         Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",

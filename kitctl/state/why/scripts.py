@@ -81,6 +81,29 @@ SCRIPTS: Final = Family(
             seen="locale.Error: unsupported locale setting",
         ),
         Rule(
+            r"ChildFailedError: .*?Signal (\d+) \(SIGKILL\) received by PID"
+            r"|CalledProcessError: .*?died with <Signals\.SIGKILL",
+            "a process that the script starts was killed by SIGKILL",
+            "mostly for lack of memory: smaller batches, fewer workers, or a larger --memory; without a launcher in "
+            "the "
+            "script kitctl tells which rank that was: paste its line after kitctl submit --",
+            seen="ChildFailedError: train.py FAILED ... traceback : Signal 9 (SIGKILL) received by PID 42",
+        ),
+        Rule(
+            r"ChildFailedError: .*?exitcode *: (-?\d+)",
+            "the launcher that the script starts has failed: a rank of its own ended with exit code {0}",
+            "its own error is in the last lines, or in the log above them; without a launcher in the script kitctl "
+            "tells it: "
+            "paste its line after kitctl submit --",
+            seen="ChildFailedError: train.py FAILED ... exitcode : 1 (pid: 42)",
+        ),
+        Rule(
+            r"CalledProcessError: .*?died with <Signals\.(SIG\w+)",
+            "",
+            "that program has crashed, or was ended, by {0}: run it by kitctl exec, or see what it printed before",
+            seen="CalledProcessError: Command '...' died with <Signals.SIGSEGV: 11>.",
+        ),
+        Rule(
             r"CalledProcessError: ",
             "",
             "mend what the program says; more of it is in the last lines",

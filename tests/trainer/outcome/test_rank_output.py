@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kittrain.outcome.rank_output import (
     LINES,
+    LOST_WORKER,
     OTHER_GROUP,
     WIDTH,
     child_error,
@@ -17,6 +18,8 @@ from kittrain.outcome.rank_output import (
     innermost_error,
     last_error,
     last_line,
+    last_words,
+    lost_worker,
     not_finite_loss,
     other_group,
     repeated_error,
@@ -183,3 +186,48 @@ def test_the_own_error_of_a_process_of_the_script_is_found_with_its_words() -> N
     assert child_error(lost, cut) == found, "lines above were too many to be kept"
     assert child_error("ValueError: no", BOOTSTRAP.splitlines()) == ""
     assert child_error(lost, ["step 3"]) == ""
+
+
+def test_a_pool_that_waits_for_a_killed_worker_says_so() -> None:
+    assert lost_worker(["a", f"warning: {LOST_WORKER} (SIGKILL)", "b"]) == f"{LOST_WORKER} (SIGKILL)"
+    assert lost_worker(["a"]) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR:root:'ids'",
+        "2026-11-27 21:04:11,120 - ERROR - no such shard",
+        "[2026-11-27 21:04:11][CRITICAL] stopped",
+        "2026-11-27 21:04:11 | ERROR | train:main:7 - no data",
+        "Error: CUDA is not available",
+        "KeyError: 'ids'",
+        "KeyError('ids')",
+        "An error occurred: 'ids'",
+        "Training failed: 'ids'",
+        "Failed to load the data: 'ids'",
+        "train.py: error: no such split",
+    ],
+)
+def test_an_error_at_the_end_is_told_from_its_words(line: str) -> None:
+    assert last_words(["epoch 1", line]) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "error: 0.021",
+        "error = .021",
+        "error rate 0.1 %",
+        "Error bars are in plot.png",
+        "test_error: 0.3",
+        "0 errors, 2 warnings",
+        "shard 18: error rate 0.1 %, val_loss nan",
+        "finished: 3 samples failed",
+        "mean absolute error 0.3",
+        "errors 0",
+        "trained, no exception",
+    ],
+)
+def test_words_of_errors_in_a_last_line_are_none(line: str) -> None:
+    assert last_words([line]) == ""

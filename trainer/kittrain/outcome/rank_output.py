@@ -14,6 +14,7 @@ LOSSES: Final = 3  # lines that show NaN, after which that is no mean of nothing
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
+LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and the signal
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
@@ -23,6 +24,15 @@ _COMPLAINT: Final = re.compile(
     r"\b(?:errors?|errno|failed|failure|fatal|refused|denied|unreachable|timed out|timeout|not found|"
     r"not (?:available|ready)|unavailable|forbidden|invalid|missing|no such)\b|(?:Error|Exception)\b",
     re.IGNORECASE,
+)
+# Words of an error in a last line, which is no metric of that name.
+_BAD_END: Final = re.compile(
+    r"^(?:\S+: )?(?i:error|fatal)\b(?!s? ?(?:rate|bars?|[=:]? ?[-+.]?\d))"
+    r"|^[\w.]+(?:Error|Exception)(?:: |\(|$)"
+    r"|^[^a-z]{0,60}\b(?:ERROR|CRITICAL|FATAL)\b|\b(?:ERROR|CRITICAL) ?[-:|\]] "
+    r"|\b[Aa]n (?:error|exception) (?:has )?occurred\b|\b(?:[Tt]raining|[Ee]poch|[Rr]un|[Jj]ob|[Ss]tep) failed\b"
+    r"|\b[Ff]ailed (?:to|with) "
+    r"|^[Ff]ailed\b"
 )
 _WAITS: Final = re.compile(r"\b(?:retry(?:ing)?|waiting for)\b", re.IGNORECASE)  # says less than what it waits for
 _NUMBER: Final = re.compile(r"[\d.]+")
@@ -84,9 +94,14 @@ def last_line(lines: Sequence[str]) -> str:
 
     If one of the few before it is an error by its own words, and it is not, that one: what cleans up prints, too.
     """
-    texts = [line.strip() for line in lines if line.strip() and not _NOISE.match(line.strip())]
+    texts = _said(lines)
     errors = [line for line in texts[-NEAR:] if _ERROR.match(line)]
     return errors[-1] if errors else texts[-1] if texts else ""
+
+
+def _said(lines: Sequence[str]) -> list[str]:
+    """Lines without what libraries print at exit."""
+    return [line.strip() for line in lines if line.strip() and not _NOISE.match(line.strip())]
 
 
 def last_error(lines: Sequence[str]) -> str:
@@ -145,6 +160,18 @@ def other_group(lines: Sequence[str]) -> str:
     """Why the group that the rank last waited for is not that of all ranks; empty if it is."""
     texts = (clean(line).partition(OTHER_GROUP)[2] for line in reversed(lines))
     return next(filter(None, texts), "")[:WIDTH]
+
+
+def lost_worker(lines: Sequence[str]) -> str:
+    """That a pool of the rank waits for a worker that was killed; empty if none does."""
+    found = (clean(line).partition(LOST_WORKER) for line in reversed(lines))
+    return next((f"{LOST_WORKER}{how}" for _, told, how in found if told), "")
+
+
+def last_words(lines: Sequence[str]) -> str:
+    """What a rank that ended well complained of at its end: the error of a traceback, or a last line that is one."""
+    last = next(iter(_said(excerpt(lines))[-1:]), "")
+    return handled_error(lines) or (last if _BAD_END.search(last) else "")
 
 
 def not_finite_loss(lines: Sequence[str]) -> str:

@@ -50,3 +50,9 @@ def test_full_has_all_frames_of_all_threads() -> None:
     assert len([line for line in lines if "_call_impl" in line]) == 4
     assert lines[-2:] == ["  thread pin:", "    all_reduce  /x/site-packages/torch/distributed/distributed_c10d.py:9"]
     assert "..." not in "".join(lines)
+
+
+def test_no_number_of_threads_is_told_that_was_cut() -> None:
+    few = ThreadStack(main=False, frames=SLEEP)
+    cut = RankStack(rank=0, pid=9, threads=(ThreadStack(main=True, frames=SLEEP), *[few] * 99))
+    assert page([NodeStacks(node=0, ranks=(cut,))])[-1] == "  (99 or more further threads: --full)"

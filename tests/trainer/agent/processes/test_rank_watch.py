@@ -360,6 +360,15 @@ def test_of_ranks_that_end_well_without_a_step_the_last_line_is_told(ranks: Rank
     assert ranks.watch.note == "", "it has trained"
 
 
+def test_an_error_that_a_rank_has_printed_last_without_a_traceback_is_told_of_a_good_end(ranks: Ranks) -> None:
+    ranks.script_step(1.0)
+    ranks.rest(1.0)
+    ranks.heard = {1: [(ranks.now, "epoch 1"), (ranks.now, "ERROR:root:'ids'")]}
+    assert ranks.watch.note == "rank 1 printed an error last, and ended with exit code 0: ERROR:root:'ids'"
+    ranks.heard[1] += [(ranks.now, "trained")]
+    assert ranks.watch.note == "", "it went on"
+
+
 def test_a_loss_that_is_not_finite_is_looked_for_seldom(ranks: Ranks) -> None:
     ranks.before = {1: ["step 1 loss nan"] * 3}
     ranks.rest(LISTENING / 2)

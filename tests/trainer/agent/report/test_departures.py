@@ -217,6 +217,18 @@ def test_another_explanation_is_not_charged(nodes: list[Departures]) -> None:
     assert explained(*nodes) is None
 
 
+def test_what_a_rank_had_printed_explains_why_it_left() -> None:
+    found = explained(node(0, left=LEFT, said="KeyError: 'ids'"), node(1, lost=LOST, said="nothing"), node(2))
+    assert found
+    assert str(found["error"]).endswith("rank 1 lost it, after it had printed: KeyError: 'ids'")
+    seen = node(0)
+    seen.saw_end(lambda rank: f"rank {rank}")
+    assert seen.said == "", "none has left"
+    seen.saw_codes([4, 5], [None, 0], 1.0)
+    seen.saw_end(lambda rank: f"rank {rank}")
+    assert seen.said == "rank 5"
+
+
 def test_a_node_that_joins_explains_nothing() -> None:
     assert explained(node(0, left=LEFT, size=2), node(1, lost=LOST, size=2), Departures())
 

@@ -24,6 +24,7 @@ from kittrain.agent.hooks import (
     own_folders,
     own_groups,
     own_launchers,
+    own_pools,
     script_loads,
     script_saves,
     trackers,
@@ -47,6 +48,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     if environ.get(VARIABLE) == "0":
         return
     after_import(jax_cluster.MODULE, jax_cluster.register)
+    own_pools.watch()
     name = environ.get("KIT_HEARTBEAT_FILE")
     if not name:
         return

@@ -174,6 +174,7 @@ class RankWatch:
             ended=rank.ended,
             said=rank_output.thread_error(lines)
             or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
+            or rank_output.lost_worker(lines)
             or rank_output.last_error(lately)
             or rank_output.repeated_error(self._logs.last(number, after=rank.stepped_after))
             or self._handled(number, rank),
@@ -183,12 +184,20 @@ class RankWatch:
         """The error that a rank has printed since its last step, and has not ended with; empty without one."""
         return rank_output.handled_error(self._logs.last(number, after=rank.stepped_after))
 
+    def last_words(self, number: int) -> str:
+        """What a rank that has ended well complained of after its last step; empty: of nothing."""
+        rank = self._ranks.get(number)
+        return rank_output.last_words(self._logs.last(number, after=rank.stepped_after)) if rank else ""
+
     @property
     def note(self) -> str:
         """Of ranks that have ended well: who has printed an error after its last step; without steps, any line."""
-        ended = "printed a traceback, and ended with exit code 0"
+        ended = "and ended with exit code 0"
         errors = ((number, self._handled(number, rank)) for number, rank in self._ranks.items())
-        told = [f"rank {number} {ended}: {error}" for number, error in errors if error]
+        told = [f"rank {number} printed a traceback, {ended}: {error}" for number, error in errors if error]
+        if not told:
+            words = ((number, self.last_words(number)) for number in self._ranks)
+            told = [f"rank {number} printed an error last, {ended}: {error}" for number, error in words if error]
         if not (told or self.steps or self.script_steps):
             lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
             told = [f"rank {number} printed last: {rank_output.last_line(last)}" for number, last in lines if last]

@@ -9,7 +9,7 @@ how its ranks ended, and what they called last, and the nodes exchange that when
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from kittrain.system.calls import Call, contradiction
 LEFT: Final = "ended with exit code 0"  # rows of the table of causes explain these
 FINISHED: Final = "finished the collective in which rank"
 CALLED: Final = "called"
+AFTER: Final = ", after it had printed: "
 MOST_CALLS: Final = 4  # different calls of a node's ranks
 
 
@@ -33,6 +34,7 @@ class Departures:
         lost: the first rank that lost its peers, and when.
         failed: whether there is another reason: a failure, a hang, a drain.
         calls: the last collective of its ranks, each different one with the first of them.
+        said: what the first rank that left complained of at its end; empty: of nothing.
         begun: how many collectives the first rank that left had begun, and the first that lost its peers; 0: unknown.
     """
 
@@ -42,7 +44,12 @@ class Departures:
     lost: tuple[int, float] | None = None
     failed: bool = False
     calls: list[tuple[int, Call]] = field(default_factory=list)
+    said: str = ""
     begun: tuple[int, ...] = (0, 0)
+
+    def saw_end(self, said: Callable[[int], str]) -> None:
+        """Record what the first rank that left complained of, once all have ended; ``said`` is by rank."""
+        self.said = said(self.left[0]) if self.left else ""
 
     def saw_calls(self, calls: Sequence[tuple[int, Call]], begun: Mapping[int, int]) -> None:
         """Record what the ranks have called, once they have ended; ``begun`` are all collectives, by rank."""
@@ -78,6 +85,16 @@ class Departures:
         return asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _End:
+    """How a rank left a round: when, after how many collectives, and what it complained of."""
+
+    rank: int
+    time: float
+    begun: int
+    said: str
+
+
 def departure(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """The failure that explains the last round, if a rank's leaving ended it: its fields, as JSON.
 
@@ -96,26 +113,26 @@ def departure(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if lost is None:
         return None
     if found := contradiction([(rank, Call(**call)) for node in members for rank, call in node["calls"]]):
-        return _different(*found, int(lost[1]))
+        return _different(*found, int(lost.time))
     return None if left is None else _left(left, lost)
 
 
-def _first(members: Sequence[Mapping[str, Any]], which: int) -> tuple[int, float, int] | None:
-    """The first rank that left (0), or that lost its peers (1): when, and how many collectives it had begun."""
-    ends = [(one[("left", "lost")[which]], one["begun"][which]) for one in members]
-    return min(((end[0], end[1], begun) for end, begun in ends if end), key=lambda one: one[1], default=None)
+def _first(members: Sequence[Mapping[str, Any]], which: int) -> _End | None:
+    """The first rank that left (0), or that lost its peers (1)."""
+    ends = [(one[("left", "lost")[which]], one["begun"][which], one["said"]) for one in members]
+    found = (_End(rank=end[0], time=end[1], begun=begun, said=said) for end, begun, said in ends if end)
+    return min(found, key=lambda one: one.time, default=None)
 
 
-def _left(left: tuple[int, float, int], lost: tuple[int, float, int]) -> dict[str, Any]:
+def _left(left: _End, lost: _End) -> dict[str, Any]:
     """Too early, unless it had come as far as the rank that lost it: to the end of the same collective."""
-    (rank, at, begun), (other, noticed, reached) = left, lost
-    clock = time.strftime("%H:%M:%S", time.gmtime(at))
-    before = f", {noticed - at:.0f} s before rank {other} lost it" if noticed >= at else f"; rank {other} lost it"
-    if begun >= reached > 0:
-        error = f"{FINISHED} {other} lost it, and ended with exit code 0 at {clock} UTC"
+    clock, ahead = time.strftime("%H:%M:%S", time.gmtime(left.time)), lost.time - left.time
+    before = f", {ahead:.0f} s before rank {lost.rank} lost it" if ahead >= 0 else f"; rank {lost.rank} lost it"
+    if left.begun >= lost.begun > 0:
+        error = f"{FINISHED} {lost.rank} lost it, and ended with exit code 0 at {clock} UTC"
     else:
-        error = f"{LEFT} at {clock} UTC{before}"
-    return {"rank": rank, "exit_code": 0, "error": error, "time": int(at)}
+        error = f"{LEFT} at {clock} UTC{before}{AFTER * bool(left.said)}{left.said}"
+    return {"rank": left.rank, "exit_code": 0, "error": error, "time": int(left.time)}
 
 
 def _different(odd: tuple[int, Call], usual: tuple[int, Call], time: int) -> dict[str, Any]:

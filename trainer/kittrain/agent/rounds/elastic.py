@@ -286,6 +286,7 @@ class NodeAgent(ElasticAgent):
         """Read what ranks that have ended had called."""
         self._watch.finish()
         self._reporter.departures.saw_calls(self._watch.calls, self._watch.begun)
+        self._reporter.departures.saw_end(self._watch.last_words)
 
     def _observe(self, worker_group: WorkerGroup, *, ended: bool) -> None:
         """Publish what the ranks show, and tell the other nodes whether these train alone."""

@@ -1,0 +1,39 @@
+"""Workers of a script's ``multiprocessing.Pool`` that were killed: the pool starts others, and waits for the lost work.
+
+It does so for ever, and says nothing. Here the rank says it.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Final
+
+from kittrain.outcome.rank_output import LOST_WORKER
+from kittrain.system.imports import after_import
+
+MODULE: Final = "multiprocessing.pool"
+TAKES_AWAY: Final = "_join_exited_workers"  # ten times a second those that have ended, but not while the pool ends
+
+
+def watch() -> None:
+    """Say it of each pool in this process, and in those that it forks."""
+    after_import(MODULE, _watch_pools)
+
+
+def _watch_pools(module: ModuleType) -> None:
+    take_away: Callable[[list[Any]], Any] | None = getattr(module.Pool, TAKES_AWAY, None)
+    if take_away is None:  # another Python's
+        return
+
+    @functools.wraps(take_away)
+    def tell_and_take_away(workers: list[Any]) -> Any:
+        for code in [one.exitcode for one in workers]:
+            if code is not None and code < 0:
+                sys.stderr.write(f"warning: {LOST_WORKER} ({signal.Signals(-code).name})\n")
+        return take_away(workers)
+
+    setattr(module.Pool, TAKES_AWAY, staticmethod(tell_and_take_away))
