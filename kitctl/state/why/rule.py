@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, Literal
 
 LIMIT: Final = 160  # characters of a cause
@@ -42,13 +43,19 @@ class Rule:
 
     def matches(self, text: str, traceback: str = "") -> re.Match[str] | None:
         """Where the message is in a text."""
-        if self.called and not re.search(self.called, traceback):
+        if self.called and not _compiled(self.called).search(traceback):
             return None
-        return re.search(self.pattern, text, re.DOTALL)
+        return _compiled(self.pattern, re.DOTALL).search(text)
 
     def fixed(self, found: re.Match[str], *, local: bool) -> str:
         """The fix, with what the message says."""
         return (self.local if local and self.local else self.fix).format(*found.groups())
+
+
+@cache
+def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """A compiled pattern. There are about as many as ``re`` keeps by itself, which would compile them at each use."""
+    return re.compile(pattern, flags)
 
 
 def quoted(pattern: str, fix: str, seen: str, *, local: str = "", called: str = "") -> Rule:

@@ -78,8 +78,8 @@ def substitute(uploader: int, fault: str, seconds: float) -> None:
     words = Path(f"/proc/{uploader}/cmdline").read_bytes().split(b"\0")
     told = Path(os.fsdecode(words[words.index(b"--status") + 1])).with_suffix(SUBSTITUTE)
     listener, until = socket.create_server((LOOPBACK, 0), backlog=0), time.monotonic() + seconds
-    address = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
-    print(f"{address} stands in for the mirror's store for {seconds:g} s", flush=True)  # noqa: T201  as above
+    port = listener.getsockname()[1]
+    print(f"port {port} stands in for the mirror's store for {seconds:g} s", flush=True)  # noqa: T201  as above
     if os.fork():
         return
     os.setsid()
@@ -87,7 +87,7 @@ def substitute(uploader: int, fault: str, seconds: float) -> None:
         os.dup2(os.open(os.devnull, os.O_RDWR), number)
     answer = ANSWERS[fault]
     kept = _refuse_all(listener, *answer) if answer else _drop_all(listener)
-    content = json.dumps({"address": address, "until": until}).encode()
+    content = json.dumps({"port": port, "until": until}).encode()
     told.with_suffix(".new").write_bytes(content)
     told.with_suffix(".new").replace(told)
     while time.monotonic() < until and _has(told, content):  # the uploader deletes it if training ends before

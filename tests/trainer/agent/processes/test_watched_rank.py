@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,14 +82,20 @@ def test_a_rank_is_quiet_after_ten_of_its_usual_steps_and_not_while_it_starts(ra
 
 
 def test_only_a_process_that_is_stopped_for_longer_than_a_step_may_take_counts_as_stopped(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    rank = watched(process.pid, tmp_path, still=MIN_STEP_TIMEOUT + 1)
-    try:
+    with spinning() as process:
+        rank = watched(process.pid, tmp_path, still=MIN_STEP_TIMEOUT + 1)
         assert (rank.is_stopped(None), rank.frozen, rank.ended) == (False, False, False)
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
         assert (rank.is_stopped(None), rank.is_stopped(1000.0)) == (True, False)
-    finally:
-        process.kill()
-        process.wait()
     assert (rank.frozen, rank.ended) == (False, True)
+
+
+@contextmanager
+def spinning() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that computes, until the end of the block."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
