@@ -105,4 +105,20 @@ body = urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/").r
         + "for i in range(50):\n    step()\n",
         healthy=True,
     ),
+    Situation(
+        name="a learning rate of zero",
+        script=DDP + "for group in optimizer.param_groups:\n    group['lr'] = 0\nfor i in range(9):\n    step()",
+        cause="rank 0: the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
+    ),
+    Situation(
+        name="an optimizer of another model",
+        script=DDP + "other = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(other.parameters(), 0.1)\nfor i in range(9):\n    step()",
+        cause="rank 0: the optimizer has changed nothing: none of its parameters had a gradient at all 9 steps",
+    ),
+    Situation(
+        name="a loss that stays the same",
+        script=DDP + "for i in range(12):\n    step()\n    print('step', i, 'loss', 0.6931)",
+        cause=r"rank 0: the loss was 0\.6931 in the last 12 lines that show it",
+    ),
 )

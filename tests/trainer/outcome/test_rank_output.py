@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kittrain.outcome.rank_output import (
+    CHANGED_NOTHING,
     LINES,
     LOST_WORKER,
     OTHER_GROUP,
@@ -24,6 +25,7 @@ from kittrain.outcome.rank_output import (
     other_group,
     repeated_error,
     thread_error,
+    trains_nothing,
     without_traceback,
 )
 
@@ -231,3 +233,25 @@ def test_an_error_at_the_end_is_told_from_its_words(line: str) -> None:
 )
 def test_words_of_errors_in_a_last_line_are_none(line: str) -> None:
     assert last_words([line]) == ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([f"note: {CHANGED_NOTHING}no rate"], f"{CHANGED_NOTHING}no rate"),
+        ([f"step {step} loss 0.6931" for step in range(12)], "the loss was 0.6931 in the last 12 lines that show it"),
+        ([f"{{'loss': 2.3026, 'step': {step}}}" for step in range(10)], "the loss was 2.3026 in the last 10 lines"),
+        ([f"step {step} loss 0.6931" for step in range(9)], ""),
+        ([f"step {step} loss 0.0" for step in range(12)], ""),
+        ([f"step {step} loss nan" for step in range(12)], ""),
+        ([*[f"step {step} loss 0.6931" for step in range(12)], "step 12 loss 0.6930"], ""),
+        ([f"epoch {epoch} best loss 0.1" for epoch in range(12)], ""),
+        ([f"epoch {epoch} val_loss 0.1 loss_scale 1024" for epoch in range(12)], ""),
+    ],
+)
+def test_training_that_changes_nothing_is_told(lines: list[str], told: str) -> None:
+    assert trains_nothing(lines).startswith(told) if told else trains_nothing(lines) == ""
+
+
+def test_a_note_of_the_hooks_is_no_last_line() -> None:
+    assert last_line(["no config: c.yaml", f"note: {CHANGED_NOTHING}no rate"]) == "no config: c.yaml"

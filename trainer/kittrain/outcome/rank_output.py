@@ -15,6 +15,8 @@ FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
 HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
 LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and the signal
+CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
+SAME: Final = 10  # lines that show one loss, after which it does not change
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
 _ESCAPES: Final = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)")  # colours, titles
@@ -46,14 +48,17 @@ _OF_A_CHILD: Final = re.compile(
 )
 _OF_RANK: Final = re.compile(r"^\[rank\d+\]: ")  # which torch puts before each line
 _LOSS: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:\d|nan\b|inf\b)", re.IGNORECASE)
+_LOSS_VALUE: Final = re.compile(
+    r"(?<![a-z])(?<!val[_ ])(?<!best )(?<!test )loss['\"]?\s*[:=]?\s*([-+]?\d[\d.]*(?:e[-+]?\d+)?)\b", re.IGNORECASE
+)
 _NOT_FINITE: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:nan|inf)\b", re.IGNORECASE)
 _WHERE: Final = re.compile(r"Caught \w+ (in .+)\.$", re.MULTILINE)  # torch's message for an error of another process
 _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (killed by signal: [^.\n]*)")
 _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the script's frames
 # What libraries print at exit, unrelated to the failure.
 _NOISE: Final = re.compile(
-    r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|Extension modules: |"
-    r"Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
+    rf"(\[rank\d+\]:)?\[[WI]\d{{4}} |note: {CHANGED_NOTHING}|.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
+    r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
 )
 
 
@@ -179,6 +184,15 @@ def not_finite_loss(lines: Sequence[str]) -> str:
     shown = [text for text in map(clean, lines) if _LOSS.search(text)]
     last = shown[-LOSSES:]
     return last[-1].strip()[:WIDTH] if len(last) == LOSSES and all(map(_NOT_FINITE.search, last)) else ""
+
+
+def trains_nothing(lines: Sequence[str]) -> str:
+    """That no step of the rank has changed anything, or that the loss that it shows has stayed the same; else empty."""
+    texts = [*map(clean, lines)]
+    idle = (f"{CHANGED_NOTHING}{text.partition(CHANGED_NOTHING)[2]}" for text in texts if CHANGED_NOTHING in text)
+    shown = [found[1] for text in texts if (found := _LOSS_VALUE.search(text))]
+    same = len(shown) >= SAME and len({*shown}) == 1 and float(shown[0].rstrip(".")) != 0
+    return next(idle, f"the loss was {shown[0]} in the last {len(shown)} lines that show it" if same else "")
 
 
 def innermost_error(error: str, traceback: str) -> str:

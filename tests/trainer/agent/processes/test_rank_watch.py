@@ -369,6 +369,13 @@ def test_an_error_that_a_rank_has_printed_last_without_a_traceback_is_told_of_a_
     assert ranks.watch.note == "", "it went on"
 
 
+def test_a_loss_that_does_not_change_is_told_of_a_good_end(ranks: Ranks) -> None:
+    ranks.script_step(1.0)
+    ranks.rest(1.0)
+    ranks.before = {1: [f"step {step} loss 0.6931" for step in range(10)]}
+    assert ranks.watch.note == "rank 1: the loss was 0.6931 in the last 10 lines that show it"
+
+
 def test_a_loss_that_is_not_finite_is_looked_for_seldom(ranks: Ranks) -> None:
     ranks.before = {1: ["step 1 loss nan"] * 3}
     ranks.rest(LISTENING / 2)

@@ -31,6 +31,7 @@ from kittrain.agent.hooks import (
 )
 from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
+from kittrain.agent.hooks.idle_steps import IdleSteps
 from kittrain.agent.hooks.last_call import LastCall
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.system.heartbeat import ScriptWriter
@@ -73,6 +74,8 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
 def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
+    idle = IdleSteps()
+    atexit.register(idle.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -90,6 +93,7 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: Scr
             first_called(optimizer)
         writer.optimizer_called(number)
         finite.called(optimizer)
+        idle.called(optimizer)
 
     module.register_optimizer_step_post_hook(called)
 

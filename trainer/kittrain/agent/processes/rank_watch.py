@@ -198,6 +198,9 @@ class RankWatch:
         if not told:
             words = ((number, self.last_words(number)) for number in self._ranks)
             told = [f"rank {number} printed an error last, {ended}: {error}" for number, error in words if error]
+        if not told:
+            idle = ((number, rank_output.trains_nothing(self._logs.last(number))) for number in self._ranks)
+            told = [f"rank {number}: {what}" for number, what in idle if what]
         if not (told or self.steps or self.script_steps):
             lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
             told = [f"rank {number} printed last: {rank_output.last_line(last)}" for number, last in lines if last]
