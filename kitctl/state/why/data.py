@@ -33,10 +33,16 @@ DATA: Final = Family(
             "ValueError: batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last",
         ),
         quoted(
-            r"prefetch_factor option could only be specified|persistent_workers option needs num_workers|"
+            r"prefetch_factor option could only be specified|persistent_workers option needs num_workers"
+            r"|multiprocessing_context can only be used with multi-process loading|"
             r"timeout option should be non-negative",
-            "with num_workers=0 leave out prefetch_factor and persistent_workers",
+            "with num_workers=0 leave out prefetch_factor, persistent_workers and multiprocessing_context",
             "ValueError: persistent_workers option needs num_workers > 0",
+        ),
+        quoted(
+            r"AssertionError: Size mismatch between tensors|ValueError: Size mismatch between datasets",
+            "inputs and labels differ in number: print their len(); both have to be split, filtered and cut alike",
+            "AssertionError: Size mismatch between tensors",
         ),
         quoted(
             r"batch_size should be a positive integer value, but got batch_size=0",
@@ -90,7 +96,8 @@ DATA: Final = Family(
         ),
         quoted(
             r"operands could not be broadcast together|input array dimensions (?:except for|for) the concatenation"
-            r"|all input arrays must have the same shape|setting an array element with a sequence|inhomogeneous shape",
+            r"|all input arrays must have the same shape|setting an array element with a sequence"
+            r"|has an inhomogeneous shape after",
             "arrays differ in shape, such as pictures of several sizes: resize, crop or pad them to one",
             "ValueError: operands could not be broadcast together with shapes (3,) (4,)",
         ),
@@ -106,14 +113,13 @@ DATA: Final = Family(
             "TypeError: can't convert np.ndarray of type numpy.object_.",
         ),
         quoted(
-            r"SVD did not converge|Singular matrix|is not positive-definite|linalg\.\w+: .*(?:singular"
-            r"|ill-conditioned)",
+            r"LinAlgError: |linalg\.\w+: [^\n]*(?:singular|ill-conditioned|not positive-definite|failed to converge)",
             "the matrix has NaN, or equal rows: look for the first value that is not finite; add a little to its "
             "diagonal",
             "LinAlgError: SVD did not converge",
         ),
         quoted(
-            r"^(?:[\w.]+\.)?(?:Scanner|Parser|Composer)Error: (?!Error tokenizing)"
+            r"^(?:[\w.]+\.)?(?:(?:Scanner|Composer)Error: |ParserError: (?:while parsing|expected |did not find))"
             r"|found character '\\t' that cannot start",
             "the YAML file is none: line and column are in the error; spaces instead of tabs, a space after a colon, "
             "quotes around : and #",
@@ -136,7 +142,7 @@ DATA: Final = Family(
             "ParserError: Error tokenizing data. C error: Expected 3 fields in line 4, saw 5",
         ),
         quoted(
-            r"unable to lock file|MDB_BAD_RSLOT|lmdb\.\w*Error: .*(?:Resource temporarily|already open)",
+            r"\(unable to lock file|MDB_BAD_RSLOT|lmdb\.\w*Error: .*(?:Resource temporarily|already open)",
             "another process has it open: open it in each worker, for reading (lmdb: readonly=True, lock=False); of "
             "HDF5 "
             "on a network volume --env HDF5_USE_FILE_LOCKING=FALSE",

@@ -22,7 +22,8 @@ DISTRIBUTED: Final = Family(
             "ValueError: Invalid backend: 'ncccl'",
         ),
         quoted(
-            r"RuntimeError: (?:\[[^\]]*\] ?)?(?:Invalid scalar type|Unconvertible NCCL type)|Tensors must be contiguous"
+            r"RuntimeError: (?:\[[^\]]*\] ?)?(?:Invalid scalar type|Unconvertible NCCL type)"
+            r"|Tensors must be contiguous|Invalid usage of tensors with different dtypes"
             r"|(?:ReduceOp|reduce operation)\.?\w* ?(?:AVG|with Gloo)|(?:ProcessGroup(?:Gloo|NCCL|MPI)"
             r"|Backend \w+) does not "
             r"support",
@@ -81,12 +82,12 @@ DISTRIBUTED: Final = Family(
             "ValueError: Size mismatch between saved torch.Size([8, 4]) and current: torch.Size([4, 4]) for w",
         ),
         quoted(
-            r"process \d+ terminated with signal SIGKILL",
+            r"ProcessExitedException: process \d+ terminated with signal SIGKILL",
             f"a process that the script started was killed, mostly for lack of memory: {_LESS}",
             "ProcessExitedException: process 0 terminated with signal SIGKILL",
         ),
         quoted(
-            r"process \d+ terminated with signal SIG",
+            r"ProcessExitedException: process \d+ terminated with signal SIG",
             "a process that the script started has crashed in native code: see the last lines, and --env "
             "PYTHONFAULTHANDLER=1 for where",
             "ProcessExitedException: process 0 terminated with signal SIGSEGV",

@@ -109,15 +109,21 @@ LIBRARIES: Final = Family(
             "RevisionNotFoundError: 404 Client Error. Revision Not Found for url: ...",
         ),
         quoted(
+            r"^KeyError: '[\w-]+'",
+            "a newer transformers, by --requirements, if it is the model's type that it does not know",
+            "KeyError: 'qwen3'",
+            called=r"/transformers/models/auto/[^\n]*(?:\n(?! *File )[^\n]*)*\Z",
+        ),
+        quoted(
             r"Transformers does not recognize this architecture|Tokenizer class \w+ does not exist"
-            r"|Unrecognized (?:configuration class|model in)|KeyError: '(?:qwen|llama|gemma|mistral|phi"
-            r"|deepseek)[\w-]*'",
+            r"|Unrecognized (?:configuration class|model in)",
             "a newer transformers, by --requirements; or, if the model brings its own code, trust_remote_code=True",
             "ValueError: The checkpoint you are trying to load has model type `x` but Transformers does not recognize "
             "this architecture.",
         ),
         quoted(
-            r"requires you to execute the (?:configuration|modeling|dataset) (?:file|script)|trust_remote_code=True",
+            r"requires you to execute the (?:configuration|modeling|dataset) (?:file|script)"
+            r"|contains custom code which must be executed",
             "trust_remote_code=True, if you have read that code; without a terminal nobody can be asked",
             "ValueError: Loading x/y requires you to execute the configuration file in that repo on your local "
             "machine.",
@@ -129,12 +135,12 @@ LIBRARIES: Final = Family(
             "RuntimeError: Dataset scripts are no longer supported, but found x.py",
         ),
         quoted(
-            r"Unknown split \"|BuilderConfig '[^']*' not found|Bad split: ",
+            r"Unknown split \"[^\"]*\"\. Should be one of|BuilderConfig '[^']*' not found|Bad split: ",
             "name one of those that the message lists: load_dataset(name, configuration, split=...)",
             "ValueError: Unknown split \"train\". Should be one of ['test'].",
         ),
         quoted(
-            r"DatasetGeneration(?:Cast)?Error|Couldn't cast\b",
+            r"DatasetGeneration(?:Cast)?Error|Couldn't cast array of type|because column names don't match",
             "a file of the data set has other columns or types than the others: features=..., or only files of one "
             "kind: "
             "data_files=",
@@ -219,17 +225,18 @@ LIBRARIES: Final = Family(
             "ConfigAttributeError: Key 'lrr' is not in struct",
         ),
         quoted(
-            r"Missing mandatory value: (\S+)",
+            r"MissingMandatoryValue: Missing mandatory value: (\S+)",
             "give it: {0}=... among the script's arguments",
             "MissingMandatoryValue: Missing mandatory value: data.path",
         ),
         quoted(
-            r"Interpolation key '[^']*' not found|InterpolationKeyError|Environment variable '[^']*' not found",
+            r"Interpolation key '[^']*' not found|InterpolationKeyError"
+            r"|InterpolationResolutionError: .*?[Ee]nvironment variable '[^']*' not found",
             "what ${{...}} names is not set: that key, or the variable of the environment (--env NAME)",
             "InterpolationKeyError: Interpolation key 'x' not found",
         ),
         quoted(
-            r"Could not find '[^']*'(?:\n|$| in)|MissingConfigException",
+            r"MissingConfigException: |In '[^']*': Could not find '",
             "send the folder of the configuration with the script (--workdir); config_path is relative to the script",
             "MissingConfigException: In 'train': Could not find 'model/resnet'",
         ),

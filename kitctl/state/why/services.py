@@ -90,7 +90,8 @@ SERVICES: Final = Family(
             seen="ProxyError: HTTPSConnectionPool(...): Cannot connect to proxy",
         ),
         quoted(
-            r"(?:no such table: |relation \"[^\"]+\" does not exist|unable to open database file)",
+            r"(?:OperationalError: (?:no such table: |unable to open database file)"
+            r"|relation \"[^\"]+\" does not exist)",
             "the database is another one than expected, or empty: check its path or address as the ranks see it; a "
             "file is "
             "made in the folder of a volume (--volume), and its tables by rank 0 before the others ask",
@@ -106,7 +107,7 @@ SERVICES: Final = Family(
         quoted(
             r"\((?:ExpiredToken\w*|InvalidAccessKeyId|InvalidToken|SignatureDoesNotMatch|RequestTimeTooSkewed"
             r"|TokenRefresh\w*)\)"
-            r"|RefreshError: |Invalid ?[Cc]redentials|password authentication failed|invalid_grant",
+            r"|RefreshError: |password authentication failed|invalid_grant",
             "the ranks' credentials are wrong or have expired: give them new ones (--env NAME takes yours), or a "
             "service "
             "account, whose token is renewed; check the machine's clock",

@@ -52,14 +52,15 @@ TENSORS: Final = Family(
             " but got 1 channels instead",
         ),
         quoted(
-            r"Kernel size can't be greater than actual input size|Output size is too small|Padding size should be less",
+            r"Kernel size can't be greater than actual input size|Given input size: [^\n]*Output size is too small"
+            r"|Padding size should be less than",
             "the picture is too small for so many layers: a larger one, or less pooling and stride",
             "RuntimeError: Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't "
             "be "
             "greater than actual input size",
         ),
         quoted(
-            r"Expected \d(?:D \(unbatched\)|D or \dD| ?-?dimensional)[^\n]*input|but got (?:input of size|\d-D|\d-dim)"
+            r"Expected \d(?:D \(unbatched\)|D or \dD| ?-?dimensional)[^\n]*input[^\n]* but got "
             r"|expected \d+D or \d+D (?:input|tensor) \(got",
             "the batch dimension is missing, or one too many: unsqueeze(0) of a single sample, squeeze(1)",
             "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [3, 3]",
@@ -173,14 +174,15 @@ TENSORS: Final = Family(
             "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0",
         ),
         quoted(
-            r"invalid device ordinal|Attempting to deserialize object on CUDA device \d+ but"
+            r"invalid device ordinal|device_id \S+ is out of range"
+            r"|Attempting to deserialize object on CUDA device \d+ but"
             r"|device >= 0 && device < num_gpus",
             "this node has fewer GPUs than that: torch.cuda.set_device(LOCAL_RANK), not RANK; "
             "torch.load(..., map_location='cpu'); or --gpus-per-node",
             "RuntimeError: CUDA error: invalid device ordinal",
         ),
         quoted(
-            r"indices should be either on (?:cpu )?or? ?(?:the same device)?"
+            r"indices should be either on (?:cpu|the same device)"
             r"|Tensor for argument \w+ is on \w+ but expected",
             "move all to one device: .to(x.device)",
             "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cpu)",

@@ -156,6 +156,37 @@ TRAINING: Final = Family(
             "free space there, or save to a larger volume: df -h on the node shows what is left",
         ),
         Rule(
+            r"Parent directory (\S+) does not exist",
+            "the node has no folder {0}, into which it should save",
+            "os.makedirs('{0}', exist_ok=True) before, on each node; or a folder in $KIT_SNAPSHOT_DIR, which all "
+            "nodes share",
+        ),
+        quoted(
+            r"^RuntimeError: File \S+ cannot be opened",
+            "the rank may not write there: a folder in $KIT_SNAPSHOT_DIR, which all nodes share, or a volume of your "
+            "own: "
+            "--volume",
+            "RuntimeError: File /data/model.pt cannot be opened.",
+            local="the rank may not write there: see who owns that folder, or save to another",
+        ),
+        quoted(
+            r"Invalid magic number; corrupt file\?",
+            "the file is no checkpoint of torch.save(), or damaged: `head -c 100` shows what it is; of safetensors "
+            "safetensors.torch.load_file()",
+            "RuntimeError: Invalid magic number; corrupt file?",
+        ),
+        quoted(
+            r"Recomputed values for the following tensors have different metadata"
+            r"|different number of tensors was saved "
+            r"during the original forward",
+            "what is checkpointed has to do the same twice: no branch on a counter or on random numbers in it, the "
+            "same "
+            "autocast, no parameters that change in between; of a quantized or compiled model checkpoint outside of "
+            "that",
+            "CheckpointError: torch.utils.checkpoint: Recomputed values for the following tensors have different "
+            "metadata ...",
+        ),
+        Rule(
             r"[Mm]issing key in checkpoint state_dict",
             "",
             "load it into the model that it was saved of; what may be missing: "

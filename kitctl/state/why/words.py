@@ -22,6 +22,9 @@ _NAMES_NO_FILE: Final = re.compile(
     r"(?:[\w.]+\.)?(?:(?:JSON|TOML|Unicode)DecodeError|EmptyDataError|BadZipFile"
     r"|EOFError: (?:Ran out of input|No data left in file|Compressed file ended before))\b"
 )
+_PACKAGE: Final = re.compile(
+    r'^ *File "[^"]*/(?:site|dist)-packages/(\w+)[/.][^"]*", line \d+, in (\w+)$', re.MULTILINE
+)
 _MEANT: Final = re.compile(r"^\w+: .*Did you mean: '([^'\n]+)'\?$(?![\s\S]*\n  File )", re.MULTILINE)
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
 _MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them
@@ -83,8 +86,22 @@ def with_place(fix: str, traceback: str) -> str:
     if values[1]:
         place += f", where {values[2].rstrip()}"
     elif not fix:
-        place += ", where it was raised"
+        place += _called(traceback) or ", where it was raised"
     return f"{fix}; {place}" if fix else place
+
+
+def _called(traceback: str) -> str:
+    """``, and what it gives to torch's split_group()``: of an error that a library raises for how it was called."""
+    own = [found.end() for found in _FRAME.finditer(_LIBRARIES.sub(_blank, traceback))]
+    call = _PACKAGE.search(traceback, own[-1]) if own else None
+    if not call:
+        return ""
+    return f", and what it gives to {call[1]}" + ("" if call[2].startswith("_") else f"'s {call[2]}()")
+
+
+def _blank(found: re.Match[str]) -> str:
+    """As many characters, so that places stay the same."""
+    return " " * len(found[0])
 
 
 def _last(traceback: str) -> tuple[str, str, str] | None:

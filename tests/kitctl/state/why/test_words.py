@@ -155,6 +155,16 @@ def test_a_fix_has_the_line_of_the_script_and_what_names_in_it_had() -> None:
     )
 
 
+def test_of_an_error_that_a_library_raises_the_call_is_told() -> None:
+    head, library = BARE.split('  File "/usr')
+    error = "ValueError: the split group cannot be empty"
+    trace = f'{head}  File "/usr{library}'.replace("in check", "in split_group").format(error)
+    assert told(error, traceback=trace)[1] == "see train.py:20, and what it gives to torch's split_group()"
+    assert told(error, traceback=trace.replace("split_group\n", "_check\n"))[1].endswith("and what it gives to torch")
+    wrapped = trace.replace("ValueError", '  File "/job/train.py", line 30, in own\n    raise error\nValueError')
+    assert told(error, traceback=wrapped)[1] == "see train.py:30, where it was raised", "the library calls the script"
+
+
 def test_what_python_means_comes_first() -> None:
     error = "AttributeError: 'Linear' object has no attribute 'weights'"
     trace = BARE.partition('  File "/usr')[0] + f"{error}. Did you mean: 'weight'?\n"
