@@ -42,6 +42,16 @@ def test_what_was_before_the_volume_is_there_is_written(tmp_path: Path) -> None:
     assert not log
 
 
+def test_when_the_last_step_was_is_told_by_the_clock_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was set by a day since the agent began, or the machine has slept so long."""
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    row = Row(time=found.now - 2, seconds=1.0, steps=3)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 86400)
+    found._draw(row)
+    assert found.last_step == pytest.approx(time.time() - 2, abs=60)
+
+
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
     found = History(NodeEnv(run_id="run"), pytest.fail)
     found.open(NodeEnv(run_id="run"))

@@ -107,7 +107,7 @@ class History:
         self._read: Callable[[], RankProgress] | None = None
         self._evaluated = 0.0
         self._told_evaluation = float("-inf")  # when one was told last
-        self.last_step = 0.0  # when one was last seen
+        self.last_step = 0.0  # when one was last seen, by the clock as it is then: it may have been set since
         self._loss, self._speed = Curve(), Curve()
         self._told: RecoveryTimings | int | None = None  # the recovery, or the round with lost steps
         self._started = self.now
@@ -249,7 +249,7 @@ class History:
 
     def _draw(self, row: Row) -> None:
         if row.steps:
-            self.last_step = row.time
+            self.last_step = time.time() - (self.now - row.time)
             self._loss.add(row.loss)
             self._speed.add(row.samples_per_second or row.steps / row.seconds)
 
