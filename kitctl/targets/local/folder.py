@@ -265,7 +265,10 @@ def read(path: Path, kind: type[T]) -> T | None:
 
 
 def write(path: Path, value: msgspec.Struct | Record) -> None:
-    """Replace a JSON file atomically."""
+    """Replace a JSON file atomically. What root writes is the file of who owns the folder: they may have to read it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(encode(value))
+    owner = path.parent.stat()
+    if owner.st_uid != os.geteuid():
+        os.chown(draft, owner.st_uid, owner.st_gid)
     draft.replace(path)

@@ -54,6 +54,15 @@ def test_a_second_job_of_the_same_name_does_not_change_the_first(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["job"], "nothing is left behind"
 
 
+def test_what_root_writes_for_a_user_is_the_users_file(tmp_path: Path) -> None:
+    folder = create(tmp_path / "job", job(), Desired(nodes=2))
+    if os.geteuid() == 0:  # else it is this user's folder, as ever
+        os.chown(folder.path, 1001, 1001)
+    folder.write(Desired(nodes=3))
+    found = (folder.path / "desired.json").stat()
+    assert (found.st_uid, found.st_gid) == (folder.path.stat().st_uid, folder.path.stat().st_gid)
+
+
 def test_where_no_folder_can_be_made_the_variable_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("as good as a home folder that is read-only")
     with pytest.raises(TargetError, match=r"no job can be kept in .*/home/.local: Not a directory: ") as refused:
