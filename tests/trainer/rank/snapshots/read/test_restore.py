@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -265,8 +266,8 @@ def restore_as_nobody(folder: Path, message: str) -> None:
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o555)
     if os.getuid() == 0:
-        for parent in folder.parents[:3]:
-            parent.chmod(0o755)
+        for parent in folder.parents[:3]:  # the last may be /tmp, which others use
+            parent.chmod(stat.S_IMODE(parent.stat().st_mode) | 0o055)
         os.setuid(NOBODY_UID)
     with pytest.raises(SnapshotError, match=message):
         Run(folder).restore()
