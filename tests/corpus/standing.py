@@ -90,4 +90,11 @@ items.get()
         fix="leave out rank and world_size.*--nodes, --procs-per-node",
         first=(False, False),
     ),
+    Situation(
+        name="a process that feeds the rank is killed",
+        script="import multiprocessing, os\ndef feed(items):\n    os.kill(os.getpid(), 9)\nif __name__ == '__main__':\n"
+        "    items = multiprocessing.SimpleQueue()\n    multiprocessing.Process(target=feed, args=(items,)).start()\n"
+        "    items.get()",
+        cause=r"ranks 0-1 sleep at train\.py:7; rank 0 says: a process that it started was killed by SIGKILL",
+    ),
 )

@@ -94,3 +94,19 @@ def test_an_ended_process_is_left_out() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
     assert usage([process.pid]) == {}
+
+
+@pytest.mark.parametrize(
+    ("child", "waits", "signal"),
+    [
+        ("os.kill(os.getpid(), 9)", False, 9),
+        ("os.kill(os.getpid(), 9)", True, 0),
+        ("os._exit(9)", False, 0),
+        ("time.sleep(600)", False, 0),
+    ],
+)
+def test_a_child_that_was_killed_and_not_waited_for_is_seen(child: str, *, waits: bool, signal: int) -> None:
+    ended = "" if "sleep" in child else f"os.waitid(os.P_PID, pid, os.WEXITED{'' if waits else ' | os.WNOWAIT'})\n"
+    script = f"import os, time\npid = os.fork()\nif not pid:\n    {child}\n{ended}print(flush=True)\ntime.sleep(600)"
+    with leader(script) as pid:
+        assert usage([pid])[pid].killed == signal

@@ -22,11 +22,13 @@ class Usage:
         seconds: CPU time so far, including that of reaped children.
         io_bytes: bytes read and written so far, by system calls and by disks.
         runnable: whether one of the processes is running or waits for a CPU or a disk (states R and D).
+        killed: the signal that has ended one of them for which its parent has not waited; 0: none.
     """
 
     seconds: float = 0.0
     io_bytes: int = 0
     runnable: bool = False
+    killed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,7 @@ class _Process:
     session: int
     state: str
     seconds: float
+    killed: int
 
 
 def usage(leaders: Iterable[int]) -> dict[int, Usage]:
@@ -43,34 +46,30 @@ def usage(leaders: Iterable[int]) -> dict[int, Usage]:
     A leader that has ended is left out; on other systems than Linux all are.
     """
     processes = dict(_processes())
-    return {
-        leader: _sum(
-            {
-                pid: one
-                for pid, one in processes.items()
-                if one.session == leader or _is_descendant(leader, pid, processes)
-            }
-        )
-        for leader in leaders
-        if leader in processes
+    return {leader: _sum(leader, processes) for leader in leaders if leader in processes}
+
+
+def _sum(leader: int, processes: Mapping[int, _Process]) -> Usage:
+    group = {
+        pid: one for pid, one in processes.items() if one.session == leader or _is_descendant(leader, pid, processes)
     }
-
-
-def _sum(group: Mapping[int, _Process]) -> Usage:
     return Usage(
         seconds=sum(one.seconds for one in group.values()),
         io_bytes=sum(map(_io_bytes, group)),
         runnable=any(one.state in {"R", "D"} for one in group.values()),
+        killed=max((one.killed for pid, one in group.items() if pid != leader), default=0),
     )
 
 
 def _processes() -> Iterable[tuple[int, _Process]]:
     for path in PROC.glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):  # it has ended
-            # proc(5): state, ppid, pgrp, session, ..., utime, stime, cutime, cstime
+            # proc(5): state, ppid, pgrp, session, ..., utime, stime, cutime, cstime, ..., exit_code
             fields = path.read_text(errors="replace").rpartition(")")[2].split()
             seconds = sum(map(int, fields[11:15])) / TICKS
-            found = _Process(parent=int(fields[1]), session=int(fields[3]), state=fields[0], seconds=seconds)
+            killed = int(fields[49]) & 0x7F if fields[0] == "Z" else 0  # as of waitpid(2)
+            parent, session = int(fields[1]), int(fields[3])
+            found = _Process(parent=parent, session=session, state=fields[0], seconds=seconds, killed=killed)
             yield int(path.parent.name), found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
@@ -56,20 +57,25 @@ def test_the_values_of_a_line_are_told_without_its_texts(tmp_path: Path, line: s
     assert "hush" not in values(error)
 
 
-class Nasty:
+class Watched:
+    def __init__(self) -> None:
+        self._asked: list[str] = []
+
     @property
     def count(self) -> int:
-        raise AssertionError("was called")
-
-    def __len__(self) -> int:
-        raise SystemExit(7)
+        self._asked.append("count")
+        return 0
 
     def __getitem__(self, key: str) -> int:
-        raise KeyError(key)
+        self._asked.append(key)
+        return 1
 
 
-def test_nothing_of_the_script_is_called_that_its_line_has_not_called(tmp_path: Path) -> None:
-    assert values(raised(tmp_path, "thing['a'] + thing.count", {"thing": Nasty()})) == ""
+def test_nothing_of_the_script_is_called_again(tmp_path: Path) -> None:
+    thing = Watched()
+    error = raised(tmp_path, "divide(thing['a'], thing.count)", {"thing": thing, "divide": operator.truediv})
+    assert values(error) == ""
+    assert vars(thing) == {"_asked": ["a", "count"]}, "by the script"
 
 
 def test_many_and_large_values_stay_short(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
-from kittrain.system.processes import usage
+from kittrain.system.processes import Usage, usage
 
 POLL_INTERVAL: Final = 0.25  # seconds
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
@@ -65,6 +65,7 @@ class RankWatch:
         self.printed_loss = ""  # what a rank prints of a loss that is not finite; empty: none does
         self._asked: float | None = None  # when the ranks were asked where they are
         self._looked: dict[int, Activity] = {}  # their usage since
+        self._used: Mapping[int, Usage] = {}  # by process id, when that was read last
 
     def begin(self, ranks: Mapping[int, tuple[int, Path]], *, began: float | None = None) -> None:
         """Start watching a round's ranks.
@@ -153,9 +154,9 @@ class RankWatch:
             self._rendezvous.report_look([self._seen(number, rank) for number, rank in self._ranks.items()])
 
     def _add_usage(self, now: float) -> None:
-        used = usage([rank.pid for rank in self._ranks.values()])
+        self._used = usage([rank.pid for rank in self._ranks.values()])
         for number, rank in self._ranks.items():
-            self._looked[number].add(used.get(rank.pid), now)
+            self._looked[number].add(self._used.get(rank.pid), now)
 
     def _seen(self, number: int, rank: WatchedRank) -> RankStatus:
         """What a rank does, of which nothing is judged."""
@@ -177,8 +178,14 @@ class RankWatch:
             or rank_output.lost_worker(lines)
             or rank_output.last_error(lately)
             or rank_output.repeated_error(self._logs.last(number, after=rank.stepped_after))
-            or self._handled(number, rank),
+            or self._handled(number, rank)
+            or self._lost_child(rank),
         )
+
+    def _lost_child(self, rank: WatchedRank) -> str:
+        """That a process that the rank has started was killed, and that nobody has noticed; empty if none was."""
+        used = self._used.get(rank.pid, Usage())
+        return f"a process that it started was killed by {signal.Signals(used.killed).name}" if used.killed else ""
 
     def _handled(self, number: int, rank: WatchedRank) -> str:
         """The error that a rank has printed since its last step, and has not ended with; empty without one."""
