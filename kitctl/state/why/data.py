@@ -72,6 +72,19 @@ DATA: Final = Family(
             "RuntimeError: Dataset not found or corrupted. You can use download=True to download it",
         ),
         quoted(
+            r"(?:pic|img) should be (?:PIL Image|Tensor)|Input tensor should be a float tensor",
+            "transforms in another order: ToTensor() after those of pictures, Normalize() after it, each once",
+            "TypeError: pic should be PIL Image or ndarray. Got <class 'torch.Tensor'>",
+        ),
+        quoted(
+            r"Input (?:\w+ )?contains (?:NaN|infinity)|Only one class present in y_true|inconsistent numbers of samples"
+            r"|Classification metrics can't handle a mix of",
+            "the metric's inputs: numbers of equal length, finite, labels as classes (argmax, round), and both "
+            "classes there "
+            "on this rank: gather them from all ranks first",
+            "ValueError: Input contains NaN.",
+        ),
+        quoted(
             r"DecompressionBombError",
             "PIL.Image.MAX_IMAGE_PIXELS = None if you trust the pictures; else leave out the large ones",
             "DecompressionBombError: Image size (300000000 pixels) exceeds limit of 178956970 pixels, ...",

@@ -50,6 +50,25 @@ DISTRIBUTED: Final = Family(
             "ValueError: Global rank 1 is not part of group <torch.distributed.ProcessGroup>",
         ),
         quoted(
+            r"training graph has changed in this iteration",
+            "static_graph=True needs the same parameters used in each step: leave it out, with "
+            "find_unused_parameters=True",
+            "RuntimeError: Your training graph has changed in this iteration, e.g., one parameter is unused in first "
+            "...",
+        ),
+        quoted(
+            r"BroadcastBackward is a view and is being modified inplace",
+            "a buffer or parameter that DDP broadcasts is changed in place in forward(): x = x + 1 instead of x += 1, "
+            "or "
+            "broadcast_buffers=False",
+            "RuntimeError: Output 0 of BroadcastBackward is a view and is being modified inplace.",
+        ),
+        quoted(
+            r"FSDP-managed module unexpectedly has parameters on|Inconsistent compute device and `device_id`",
+            "torch.cuda.set_device(LOCAL_RANK) first, and FSDP(model, device_id=torch.cuda.current_device())",
+            "RuntimeError: An FSDP-managed module unexpectedly has parameters on cpu.",
+        ),
+        quoted(
             r"Modules with uninitialized parameters can't be used with",
             "run one batch through the model before it is wrapped: lazy layers get their shape from it",
             "RuntimeError: Modules with uninitialized parameters can't be used with `DistributedDataParallel`.",

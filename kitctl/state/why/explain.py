@@ -263,7 +263,8 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     # The error's own words first: a rank may have printed, and handled, anything before.
     printed = "\n".join(line for line in failure.lines if not line.lower().startswith("warning"))
     around = _around(failure.reason) if where else None
-    known = _known(f"{failure.error}\n{failure.reason}", failure.traceback, local=local, around=around)
+    beside = failure.reason if around is None else around  # without the error, which may be cut there
+    known = _known(f"{failure.error}\n{beside}", failure.traceback, local=local, around=around)
     if _NO_MESSAGE.match(failure.error):
         known = _known(f"{failure.error}\n{printed}", local=local, around="") or known
     known = known or UNKNOWN

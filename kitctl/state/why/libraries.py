@@ -152,6 +152,34 @@ LIBRARIES: Final = Family(
             "OSError: Consistency check failed: file should be of size 100 but has size 50 (model.safetensors).",
         ),
         quoted(
+            r"Target modules? .*?(?:not found in the base model|is not supported)",
+            "print(model) shows the layers' names: target_modules='all-linear', or those of this kind of model",
+            "ValueError: Target modules {'q_proj', 'v_proj'} not found in the base model.",
+        ),
+        quoted(
+            r"evaluation requires an eval_dataset|didn't pass an `eval_dataset`",
+            "Trainer(..., eval_dataset=...), or eval_strategy='no'",
+            "ValueError: Trainer: evaluation requires an eval_dataset.",
+        ),
+        quoted(
+            r"Cannot handle batch sizes > 1 if no padding token is defined",
+            "model.config.pad_token_id = tokenizer.pad_token_id, and a tokenizer with a padding token",
+            "ValueError: Cannot handle batch sizes > 1 if no padding token is defined.",
+        ),
+        quoted(
+            r"Image features and image tokens do not match|Attention mask should be of size",
+            "the text was cut, or padded, apart from its pictures or its mask: a larger max_length, and one processor "
+            "for both",
+            "ValueError: Image features and image tokens do not match: tokens: 0, features 1024",
+        ),
+        quoted(
+            r"No module named 'torch\._six'|cannot import name '_\w+' from 'torch\.",
+            "the script, or a package, is written for an older torch: a newer version of that package, or an image "
+            "with that "
+            "torch",
+            "ModuleNotFoundError: No module named 'torch._six'",
+        ),
+        quoted(
             r"load_best_model_at_end requires the save and eval strategy to match",
             "save_strategy and eval_strategy alike, and save_steps a multiple of eval_steps",
             "ValueError: --load_best_model_at_end requires the save and eval strategy to match, but found ...",

@@ -48,6 +48,20 @@ SCRIPTS: Final = Family(
             seen="OSError: [Errno 30] Read-only file system: 'runs'",
         ),
         Rule(
+            r"PermissionError: .*?: '(/(?:root/)?\.[a-z][^']*)'",
+            "the script may not use {0}",
+            "that is a home folder which the rank's user has not: --env HOME=/tmp, or a folder on a volume, as for "
+            "what is "
+            "downloaded (HF_HOME) and compiled (TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR)",
+        ),
+        Rule(
+            r"RuntimeError: cannot cache function '[^']*': no locator|requires access to a writable cache directory",
+            "",
+            "--env NUMBA_CACHE_DIR=/tmp/numba, --env MPLCONFIGDIR=/tmp/matplotlib: the image's folders cannot be "
+            "written to",
+            seen="RuntimeError: cannot cache function '__shear_dense': no locator available for file ...",
+        ),
+        Rule(
             r"PermissionError: .*?: '([^']*)'",
             "the script may not use {0}",
             "write to the snapshot folder or to /tmp, or set security.runAsUser",

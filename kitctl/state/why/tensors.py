@@ -66,6 +66,66 @@ TENSORS: Final = Family(
             "RuntimeError: Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [3, 3]",
         ),
         quoted(
+            r"Target size \(.*?\) must be the same as input size|input and target shapes do not match"
+            r"|multi-target not supported|weight tensor should be defined either for all or no classes",
+            "shapes of output and labels: BCE and MSE take equal ones (target.unsqueeze(1).float()), cross entropy "
+            "[batch, "
+            "classes] and [batch] (target.squeeze(1).long()), with a weight for each class",
+            "ValueError: Target size (torch.Size([16])) must be the same as input size (torch.Size([16, 1]))",
+        ),
+        quoted(
+            r"The shape of the mask \[[^\]]*\] at index \d+ does not match|number of dim(?:s|ensions) (?:don't match"
+            r"|in the "
+            r"tensor input does not match)|Attempting to broadcast a dimension of length",
+            "print both shapes before that line: a mask has those of its tensor, and permute() takes each dimension "
+            "once",
+            "RuntimeError: The shape of the mask [4] at index 0 does not match the shape of the indexed tensor [5] at "
+            "index 0",
+        ),
+        quoted(
+            r"RuntimeError: index -?\d+ is out of bounds for dimension \d+ with size \d+",
+            "indices begin at 0 and end before the size: ids or labels beyond the table, or gather() with another "
+            "offset",
+            "RuntimeError: index 5 is out of bounds for dimension 1 with size 5",
+        ),
+        quoted(
+            r"[Cc]annot copy out of meta tensor|is on the meta device"
+            r"|Tensor on device meta is not on the expected device",
+            "those weights were never loaded: to_empty(device=...) and then load_state_dict(), "
+            "low_cpu_mem_usage=False, or a "
+            "checkpoint that has them all",
+            "NotImplementedError: Cannot copy out of meta tensor; no data!",
+        ),
+        quoted(
+            r"argument '\w+' \(position \d+\) must be Tensor, not (\w+)"
+            r"|expected Tensor as element \d+ in argument \d+, but got"
+            r"|received an invalid combination of arguments",
+            "an argument is no tensor there: torch.as_tensor() or torch.stack() of a list, and not None",
+            "TypeError: linear(): argument 'input' (position 1) must be Tensor, not NoneType",
+        ),
+        quoted(
+            r"must have same dtype, device, and layout"
+            r"|Tensors of the same index must be on the same device and the same dtype"
+            r"|If capturable=False, state_steps should not be",
+            "the optimizer's state is on another device, or of another type, than its parameters: model.to(device) "
+            "before the "
+            "optimizer is made, and load its state after that",
+            "RuntimeError: params, grads, exp_avgs, and exp_avg_sqs must have same dtype, device, and layout",
+        ),
+        quoted(
+            r"Expected a '(\w+)' device type for generator but found '(\w+)'",
+            "a generator for {0}: torch.Generator(device='{0}'), or leave out torch.set_default_device()",
+            "RuntimeError: Expected a 'cuda' device type for generator but found 'cpu'",
+        ),
+        quoted(
+            r"(?:GET|FIND) was unable to find an engine to execute this computation|cuDNN version incompatibility"
+            r"|failed to open libnvrtc",
+            "two versions of CUDA's libraries are mixed: leave LD_LIBRARY_PATH unset, and pip list | grep nvidia "
+            "shows which "
+            "torch needs; or no convolution of that type is there (half precision on a CPU)",
+            "RuntimeError: GET was unable to find an engine to execute this computation",
+        ),
+        quoted(
             r"view size is not compatible with input tensor",
             ".reshape(...), or .contiguous().view(...) after transpose() and permute()",
             "RuntimeError: view size is not compatible with input tensor's size and stride ...",

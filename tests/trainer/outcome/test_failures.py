@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kitjob.report import VALUES
 from kittrain.outcome.causes import Kind
 from kittrain.outcome.failures import (
     NO_SNAPSHOT,
@@ -233,6 +234,8 @@ def test_a_repeated_failure_may_be_final(error: str, *, once: bool, twice: bool)
     assert is_hopeless(first, None) == once
     assert is_hopeless(replace(first, rank=1, time=2, error=error.replace("900 s", "901 s")), first) == twice
     assert is_hopeless(replace(first, traceback="at line 4"), first) == once, "at another place"
+    shown = [replace(first, traceback=f"{first.traceback}\n{VALUES}loss = {loss}\n") for loss in (0.5, 0.7)]
+    assert is_hopeless(shown[0], shown[1]) == twice, "with other values"
 
 
 def test_a_rank_that_times_out_where_it_did_before_waits_in_vain() -> None:

@@ -190,7 +190,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     # Memory: of the GPU, of the container, of /dev/shm.
     Cause(
-        r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|CUDA error: out of memory"
+        r"CUDA out of memory|Cuda failure '?out of memory|Failed to CUDA calloc|torch\.OutOfMemoryError"
+        r"|CUDA_ERROR_OUT_OF_MEMORY|CUDA error: out of memory"
         r"|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_(ALLOC_FAILED|NOT_INITIALIZED)",
         fix="a smaller batch for each rank, activation checkpointing, or a sharded model; if much is reserved but not "
         "allocated, --env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
@@ -231,7 +232,9 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     Cause(
-        r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver",
+        r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver"
+        r"|CUDA driver initialization failed|NVIDIA driver on your system is too old|unsupported display driver"
+        r"|CUDA unknown error - this may be due to an incorrectly",
         fix=_DRIVER,
         seen="ImportError: libcuda.so.1: cannot open shared object file",
     ),

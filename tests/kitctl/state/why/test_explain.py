@@ -599,9 +599,18 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
         ("RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameter", "frozen"),
         ("RuntimeError: record size (3200 bytes) does not match expected size (1600 bytes)", "let one rank write"),
         ("RuntimeError: You can't use batches of different size with `dispatch_batches=True`", "dispatch_batches="),
+        ("PermissionError: [Errno 13] Permission denied: '/.cache'", "HOME=/tmp"),
+        ("PermissionError: [Errno 13] Permission denied: '/root/.triton'", "HOME=/tmp"),
+        ("RuntimeError: Parent directory out/7 does not exist.", "os.makedirs('out/7'"),
     ],
 )  # fmt: skip
 def test_errors_of_frameworks_have_fixes(error: str, fix: str) -> None:
     found = explain(failed(error), 0.0)
     assert found.cause.startswith("rank 1: ")
     assert fix in found.fix
+
+
+def test_an_error_is_known_by_its_own_words_and_not_by_those_that_are_cut() -> None:
+    error = "ImportError: cannot import name 'x' from 'transformers.utils' (/x/site-packages/transformers/__init__.py)"
+    cut = f"rank 1 failed ({error[:70]}…), no restart left of 3"
+    assert "the installed transformers has no x" in explain(failed(error, reason=cut, rank=1, node=1), 0.0).fix
