@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from kitjob.report import VALUES
+
 _RANK: Final = re.compile(r"^rank \d+:? ")
 _GOES_ON: Final = re.compile(r" \w")
 _SAME: Final = (
@@ -44,8 +46,10 @@ def _joined(before: str, after: str) -> str:
 
 
 def unsaid(lines: Sequence[str], cause: str) -> Sequence[str]:
-    """Lines without the last one, if the cause says that: an exception after its traceback."""
-    return lines[:-1] if lines and says(cause, lines[-1]) else lines
+    """Lines without the last one, if the cause says that: an exception after its traceback. What names had stays."""
+    values = lines[-1:] if lines and lines[-1].startswith(VALUES) else []
+    own = lines[: len(lines) - len(values)]
+    return [*own[:-1], *values] if own and says(cause, own[-1]) else lines
 
 
 def topic(cause: str, name: str) -> str:

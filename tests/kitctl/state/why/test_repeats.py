@@ -34,6 +34,8 @@ def test_what_a_reason_says_besides_the_cause(reason: str, cause: str, left: str
 def test_only_a_last_line_that_was_told_is_left_out() -> None:
     assert unsaid(["KeyError: 'x'", "at 1", "KeyError: 'x'"], "rank 1: KeyError: 'x'") == ["KeyError: 'x'", "at 1"]
     assert unsaid(["KeyError: 'x'", "at 1"], "rank 1: KeyError: 'x'") == ["KeyError: 'x'", "at 1"]
+    assert unsaid(["at 1", "KeyError: 7", "values: n = 0"], "rank 1: KeyError: 7") == ["at 1", "values: n = 0"]
+    assert unsaid(["at 1", "KeyError: 7", "values: n = 0"], "a") == ["at 1", "KeyError: 7", "values: n = 0"]
     assert unsaid([], "a") == []
     assert not says("a cause", "")
     assert not says("", "a text")
