@@ -269,6 +269,6 @@ def write(path: Path, value: msgspec.Struct | Record) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(encode(value))
     owner = path.parent.stat()
-    if owner.st_uid != os.geteuid():
+    if os.geteuid() == 0 != owner.st_uid:
         os.chown(draft, owner.st_uid, owner.st_gid)
     draft.replace(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.processes import Usage, usage
+from kittrain.system.processes import Usage, signal_name, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 
@@ -110,3 +110,7 @@ def test_a_child_that_was_killed_and_not_waited_for_is_seen(child: str, *, waits
     script = f"import os, time\npid = os.fork()\nif not pid:\n    {child}\n{ended}print(flush=True)\ntime.sleep(600)"
     with leader(script) as pid:
         assert usage([pid])[pid].killed == signal
+
+
+def test_a_signal_without_a_name_has_its_number() -> None:
+    assert [signal_name(number) for number in (9, 37)] == ["SIGKILL", "signal 37"]

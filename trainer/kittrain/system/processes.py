@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -85,3 +86,8 @@ def _io_bytes(pid: int) -> int:
         lines = (PROC / str(pid) / "io").read_text().splitlines()
         return sum(int(value) for name, _, value in (line.partition(": ") for line in lines) if name in IO_COUNTERS)
     return 0
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL``; of a signal without a name, such as a real-time one, ``signal 37``."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

@@ -63,6 +63,17 @@ def test_what_root_writes_for_a_user_is_the_users_file(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid) == (folder.path.stat().st_uid, folder.path.stat().st_gid)
 
 
+def test_who_is_not_root_gives_nothing_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    folder = create(tmp_path / "job", job(), Desired(nodes=2))
+    monkeypatch.setattr(os, "geteuid", lambda: folder.path.stat().st_uid + 1)  # who may write there, as to /tmp
+    monkeypatch.setattr(os, "chown", refused)
+    folder.write(Desired(nodes=3))
+    assert folder.desired.nodes == 3
+
+
 def test_where_no_folder_can_be_made_the_variable_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("as good as a home folder that is read-only")
     with pytest.raises(TargetError, match=r"no job can be kept in .*/home/.local: Not a directory: ") as refused:

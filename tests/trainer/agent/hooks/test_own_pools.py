@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+
+import pytest
 
 from kittrain.outcome.rank_output import LOST_WORKER
 
 SCRIPT = """
-import multiprocessing, os, signal, sys
+import multiprocessing, os, sys
 from kittrain.agent.hooks import own_pools
 
 def work(number):
     if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), int(sys.argv[1]))
     return number
 
 if __name__ == "__main__":
@@ -28,13 +31,14 @@ if __name__ == "__main__":
 """
 
 
-def test_a_worker_that_is_killed_is_told_once() -> None:
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (37, "signal 37")])
+def test_a_worker_that_is_killed_is_told_once(number: int, name: str) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", SCRIPT, str(int(number))], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin
         assert process.stderr
-        assert process.stderr.readline() == f"warning: {LOST_WORKER} (SIGKILL)\n"
+        assert process.stderr.readline() == f"warning: {LOST_WORKER} ({name})\n"
         process.stdin.write("\n")
         process.stdin.close()
         assert process.stderr.read() == ""

@@ -6,7 +6,6 @@ It does so for ever, and says nothing. Here the rank says it.
 from __future__ import annotations
 
 import functools
-import signal
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from kittrain.outcome.rank_output import LOST_WORKER
 from kittrain.system.imports import after_import
+from kittrain.system.processes import signal_name
 
 MODULE: Final = "multiprocessing.pool"
 TAKES_AWAY: Final = "_join_exited_workers"  # ten times a second those that have ended, but not while the pool ends
@@ -33,7 +33,7 @@ def _watch_pools(module: ModuleType) -> None:
     def tell_and_take_away(workers: list[Any]) -> Any:
         for code in [one.exitcode for one in workers]:
             if code is not None and code < 0:
-                sys.stderr.write(f"warning: {LOST_WORKER} ({signal.Signals(-code).name})\n")
+                sys.stderr.write(f"warning: {LOST_WORKER} ({signal_name(-code)})\n")
         return take_away(workers)
 
     setattr(module.Pool, TAKES_AWAY, staticmethod(tell_and_take_away))

@@ -14,6 +14,7 @@ from kittrain.agent.processes.supervision import Restart, SuccessorId, Supervisi
 from kittrain.system.child_processes import children, kill_children, own_name
 from kittrain.system.lines import ConnectionLost, LineStream
 from kittrain.system.oom import OOMKills
+from kittrain.system.processes import signal_name
 
 STOP: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 AWAITED: Final = STOP | {signal.SIGCHLD}
@@ -41,7 +42,7 @@ class End:
         if self.code >= 0:
             return f"the agent exited with {self.code}"
         why = f": {self.out_of_memory}" if self.out_of_memory else ""
-        return f"the agent was killed by {signal.Signals(-self.code).name}{why}"
+        return f"the agent was killed by {signal_name(-self.code)}{why}"
 
 
 class AgentProcess:

@@ -31,7 +31,7 @@ from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
-from kittrain.system.processes import Usage, usage
+from kittrain.system.processes import Usage, signal_name, usage
 
 POLL_INTERVAL: Final = 0.25  # seconds
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
@@ -185,7 +185,7 @@ class RankWatch:
     def _lost_child(self, rank: WatchedRank) -> str:
         """That a process that the rank has started was killed, and that nobody has noticed; empty if none was."""
         used = self._used.get(rank.pid, Usage())
-        return f"a process that it started was killed by {signal.Signals(used.killed).name}" if used.killed else ""
+        return f"a process that it started was killed by {signal_name(used.killed)}" if used.killed else ""
 
     def _handled(self, number: int, rank: WatchedRank) -> str:
         """The error that a rank has printed since its last step, and has not ended with; empty without one."""
