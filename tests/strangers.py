@@ -85,6 +85,13 @@ STRANGERS: Final = (
     "RuntimeError: Connection refused, said the operator",
     "ValueError: Parent directory is a phone book",
     "KeyError: 'llama'",
+    "ValueError: SyncBatchNorm layers are not in this list",
+    "ValueError: You set `devices=4` in the room, but there are 3",
+    "ValueError: Output directory (out) already exists in the index",
+    "ValueError: No module named 'cv2' is in the table of modules",
+    "ValueError: the scheduler cosine has said nothing of the pod for 40 s",
+    "ValueError: Unhealthy: Liveness probe failed: of patient 7",
+    "ValueError: Recomputed values for the following tensors of the atlas differ",
     # Names and requests in another sense.
     "ValueError: no such table: the restaurant is full",
     "ValueError: Invalid credentials of user 7",

@@ -29,13 +29,7 @@ _BASELINE: Final = frozenset({
 
 def problems(spec: JobKeys) -> Iterator[Problem]:
     """Additions that would break kitctl, whatever the template contains."""
-    for field in _POD_FIELDS:
-        if field in spec.pod.spec:
-            yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")
-    if spec.pod.spec.get("shareProcessNamespace"):
-        yield Problem.of("pod.spec.shareProcessNamespace", _SHARED, "remove it; kubectl debug --target sees the ranks")
-    if "ephemeralContainers" in spec.pod.spec:
-        yield Problem.of("pod.spec.ephemeralContainers", "are of a running pod only", "use kubectl debug")
+    yield from _pod_fields(spec.pod.spec)
     yield from _containers(spec.pod)
     for number, claim in enumerate(spec.pod.resource_claims):
         if bool(claim.claim) == bool(claim.template):
@@ -44,6 +38,21 @@ def problems(spec: JobKeys) -> Iterator[Problem]:
         for number, container in enumerate(containers):
             if not (container.get("name") and container.get("image")):
                 yield Problem.of(f"pod.{kind}[{number}]", "needs a name and an image", "set name and image")
+
+
+def _pod_fields(pod: Mapping[str, Any]) -> Iterator[Problem]:
+    for field in _POD_FIELDS:
+        if field in pod:
+            yield Problem.of(f"pod.spec.{field}", _KIT, "remove it")
+    if pod.get("shareProcessNamespace"):
+        yield Problem.of("pod.spec.shareProcessNamespace", _SHARED, "remove it; kubectl debug --target sees the ranks")
+    if machine := pod.get("nodeName"):
+        fix = f"scheduling.nodeSelector: {{kubernetes.io/hostname: {machine}}}"
+        yield Problem.of(
+            "pod.spec.nodeName", "binds all pods to one machine, whether it is there and has room or not", fix
+        )
+    if "ephemeralContainers" in pod:
+        yield Problem.of("pod.spec.ephemeralContainers", "are of a running pod only", "use kubectl debug")
 
 
 def _containers(pod: Pod) -> Iterator[Problem]:

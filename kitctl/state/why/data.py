@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, quoted
+from kitctl.state.why.rule import Family, Rule, quoted
 
 DATA: Final = Family(
     "Data sets and their files",
@@ -21,6 +21,13 @@ DATA: Final = Family(
             r"Pin memory thread exited unexpectedly|cannot pin '[^']*' only dense CPU tensors",
             "let the data set give CPU tensors, which the loop moves to the GPU; or pin_memory=False",
             "RuntimeError: cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned",
+        ),
+        Rule(
+            r"^AttributeError: 'NoneType' object has no attribute",
+            "the data set gives None for a sample",
+            "where it cannot read one, let __getitem__ give another; or leave None out in a collate_fn: "
+            "default_collate([one for one in batch if one is not None])",
+            called=r"/data/_utils/collate\.py",
         ),
         quoted(
             r"sampler option is mutually exclusive with shuffle",
@@ -165,6 +172,13 @@ DATA: Final = Family(
             r"MDB_MAP_FULL",
             "lmdb.open(..., map_size=...) with more bytes than it will hold",
             "MapFullError: mdb_put: MDB_MAP_FULL: Environment mapsize limit reached",
+        ),
+        Rule(
+            r"(?:cannot|can't) pickle '?([\w.]+)'? objects?",
+            "what the script saves holds a {0}, which no file can hold",
+            "save state_dict()s, numbers and plain containers of them, and no objects of the script's own that have an "
+            "open file, a lock, a thread or a client",
+            called=r"/torch/serialization\.py",
         ),
         quoted(
             r"cannot pickle '[^']*' object|h5py objects cannot be pickled|can't pickle \S+ objects",

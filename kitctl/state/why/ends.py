@@ -45,6 +45,12 @@ PODS: Final = Family(
             "raise that limit (of memory: sharedMemory), or write to a volume: --volume",
         ),
         Rule(
+            r"^\s*(?:before: )?(?:node \d+: )?Unhealthy: (Liveness|Startup) probe failed: ",
+            "the ranks' container is killed, as its {0} probe fails",
+            "leave that probe out: kitctl itself sees ranks that fail or hang; or let what it asks answer in time "
+            "(metrics.enabled serves /metrics at metrics.port)",
+        ),
+        Rule(
             r"^\s*(?:node \d+: )?(?:NodeShutdown|Terminated): .*node shutdown",
             "the machine of a pod is shut down",
             "nothing: its node is replaced on another machine once there is room",
@@ -178,6 +184,11 @@ ENDS: Final = Family(
             _SHARED,
             local="free space in /dev/shm, or use fewer data loader workers",
             seen="DataLoader worker (pid 7) is killed by signal: Bus error.",
+        ),
+        Rule(
+            r"^killed by SIGSEGV\b.*? in _ddp_init_helper\b",
+            "killed by SIGSEGV where DistributedDataParallel wraps the model, in torch's own code",
+            "leave out TORCH_DISTRIBUTED_DEBUG=DETAIL, if it is set: without GPUs torch crashes with it there",
         ),
         Rule(
             r"^killed by SIGILL",

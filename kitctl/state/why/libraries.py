@@ -13,6 +13,19 @@ LIBRARIES: Final = Family(
     (
         # What is installed.
         quoted(
+            r"^ModuleNotFoundError: No module named '(?:pkg_resources|distutils)\b",
+            "newer versions of setuptools and Python have it no more: setuptools<81 in a file for --requirements, or a "
+            "newer version of the package that imports it",
+            "ModuleNotFoundError: No module named 'pkg_resources'",
+        ),
+        quoted(
+            r"^ModuleNotFoundError: No module named '(?:cv2|PIL|sklearn|skimage|yaml|dotenv|git|bs4|dateutil|attr)\b",
+            "its package has another name: opencv-python-headless has cv2, pillow PIL, scikit-learn sklearn, "
+            "scikit-image skimage, pyyaml yaml, python-dotenv dotenv, gitpython git, beautifulsoup4 bs4, "
+            "python-dateutil dateutil, attrs attr; name it in a file for --requirements, or install it in the image",
+            "ModuleNotFoundError: No module named 'cv2'",
+        ),
+        quoted(
             r"undefined symbol: |DLL load failed|cannot import name '[^']*' from 'torch\._C'",
             "that package was built for another torch, or another CUDA: install its build for the torch that runs "
             "(pip install --no-build-isolation --force-reinstall, or another wheel)",
@@ -61,6 +74,11 @@ LIBRARIES: Final = Family(
             "FailOnRecompileLimitHit: recompile_limit reached with one_graph=True.",
         ),
         quoted(
+            r"^ImportError: Cannot load backend '\w+' which requires the '\w+' interactive framework",
+            "ranks have no screen: --env MPLBACKEND=Agg, and no matplotlib.use() or plt.switch_backend() of others",
+            "ImportError: Cannot load backend 'TkAgg' which requires the 'tk' interactive framework, as ...",
+        ),
+        quoted(
             r"libGL\.so\.1|libgthread-2\.0\.so",
             "opencv-python-headless instead of opencv-python, which needs no screen",
             "ImportError: libGL.so.1: cannot open shared object file: No such file or directory",
@@ -102,6 +120,12 @@ LIBRARIES: Final = Family(
             "above or "
             "below the right one, or an adapter alone (load it with peft)",
             "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory out.",
+        ),
+        quoted(
+            r"Output directory \([^)]*\) already exists and is not empty",
+            "an earlier run has left it, or this one, before its ranks were started again: --resume_from_checkpoint "
+            "goes on from what is in it, --overwrite_output_dir starts anew",
+            "ValueError: Output directory (out) already exists and is not empty. Use --overwrite_output_dir ...",
         ),
         quoted(
             r"Revision Not Found|RevisionNotFoundError|Invalid rev id",
@@ -240,6 +264,18 @@ LIBRARIES: Final = Family(
             "MisconfigurationException: ModelCheckpoint(monitor='val_loss') could not find the monitored key in the "
             "returned "
             "metrics: ...",
+        ),
+        quoted(
+            r"You set `devices=\d+`(?: and `num_nodes=\d+`)? in Lightning, but",
+            "Trainer(devices=int(os.environ['LOCAL_WORLD_SIZE']), num_nodes=N) with the job's own --procs-per-node and "
+            "--nodes: kitctl starts the ranks, and Lightning none",
+            "ValueError: You set `devices=4` and `num_nodes=2` in Lightning, but the product (4 * 2) does not ...",
+        ),
+        quoted(
+            r"`val_check_interval` \(\d+\) must be less than or equal to the number of",
+            "each rank has its share of the batches: a smaller val_check_interval, a part of an epoch as 0.5, or "
+            "check_val_every_n_epoch=None, which counts on over epochs",
+            "ValueError: `val_check_interval` (100) must be less than or equal to the number of the training ...",
         ),
         quoted(
             r"must be a `LightningModule`",

@@ -76,6 +76,12 @@ PYTHON: Final = Family(
             "AttributeError: partially initialized module 'torch' has no attribute 'Tensor' (most likely due to ...)",
         ),
         _python(
+            r"^AttributeError: '(\w*Sampler)' object has no attribute 'set_epoch'",
+            "{0} has no set_epoch, and gives all ranks the same data: DistributedSampler(data) as the loader's sampler "
+            "gives each rank its share, and its set_epoch(epoch) another order",
+            "AttributeError: 'RandomSampler' object has no attribute 'set_epoch'",
+        ),
+        _python(
             r"^AttributeError: '([^']+)' object has no attribute '([^']+)'",
             "{0} has no {1}: a mistyped name, one that another version of its library has, or one that __init__ sets "
             "later, or under a condition",
@@ -86,6 +92,12 @@ PYTHON: Final = Family(
             "the pod's user has no name: --env USER=trainer --env HOME=/tmp (torch.compile: --env "
             "TORCHINDUCTOR_CACHE_DIR=/tmp/inductor)",
             "KeyError: 'getpwuid(): uid not found: 1000'",
+        ),
+        Rule(
+            r"^OSError: \[Errno \d+\] (?:No such device or address|Inappropriate ioctl for device)",
+            "the script asks for its terminal, and ranks have none",
+            "getpass.getuser() instead of os.getlogin(), shutil.get_terminal_size() instead of os.get_terminal_size()",
+            called=r"\bos\.(?:getlogin|get_terminal_size|ttyname|ctermid)\(",
         ),
         _python(
             r"^KeyError: ",

@@ -106,6 +106,18 @@ SCHEDULING: Final = Family(
             "run on the machines",
         ),
         Rule(
+            r'FailedResourceClaimCreation\b.*?resourceclaimtemplate\S* "([^"]+)" not found',
+            "the ResourceClaimTemplate {0} does not exist",
+            "create it in the job's namespace, or correct pod.resourceClaims: the pods continue by themselves",
+        ),
+        Rule(
+            r"^(?:node \d+: )?(the scheduler (\S+) has said nothing of the pod for \d+ s)$",
+            "{0}",
+            "see that it runs, and has this name: kubectl get pods -A; scheduling.scheduler names it: left out, it is "
+            "the cluster's own",
+            seen="the scheduler gpu-binpack has said nothing of the pod for 40 s",
+        ),
+        Rule(
             r"no nodes available to schedule pods",
             "the cluster has no machine",
             "add machines, or see why those that there were are gone: kubectl get nodes",

@@ -19,6 +19,13 @@ SCRIPTS: Final = Family(
             called=r"in _execute_child",
         ),
         Rule(
+            r"FileNotFoundError: .*?No such file or directory: '([^']*)'",
+            "the folder in which {0} would be made is not there",
+            "os.makedirs(os.path.dirname(path), exist_ok=True) on each rank; if rank 0 removes it at the start, let it "
+            "do so before a dist.barrier() that all wait at",
+            called=r"\bopen\([^\n]*[ ,(=][\"'][wax][bt]?\+?[\"']",
+        ),
+        Rule(
             r"FileNotFoundError: .*?No such file or directory: '(/[^']*)'",
             "the node has no {0}",
             "mount it where the script looks for it (--volume), or send it: --workdir",
@@ -150,6 +157,13 @@ SCRIPTS: Final = Family(
             seen="Cannot find primary config 'train'.",
         ),
         Rule(
+            r"AttributeError: Can't get attribute '([^']+)' on <module '__main__'",
+            "the file that is read holds a {0} of another script's own, and this one has none",
+            "write the file anew with a {0} that both scripts import from a module: of a script's own pickle keeps "
+            "only that it is in __main__",
+            called=r"(?s)\A(?!.*multiprocessing/spawn\.py).*(?:pickle\.load|torch/serialization\.py)",
+        ),
+        Rule(
             r"PicklingError|Can't (?:get|pickle) (?:local object|<function|attribute)",
             "",
             "define it at the module's top level, and not as a lambda or within a function: processes that are spawned "
@@ -219,6 +233,15 @@ SCRIPTS: Final = Family(
             seen="JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
         ),
         Rule(
+            r"(?:BadZipFile: Bad (?:CRC-32|magic number)|error: Error -3 while decompressing)[^\n]*"
+            r"\(in DataLoader worker process",
+            "",
+            "the workers read through one file that was opened before they were started, and move each other's place "
+            "in it: open it at its first use in each worker (__getitem__, not __init__); if num_workers=0 fails, too, "
+            "the file is damaged",
+            seen="zipfile.BadZipFile: Bad CRC-32 for file 'train/00004.npy' (in DataLoader worker process 1)",
+        ),
+        Rule(
             r"Compressed file ended before|EOFError: (?:Ran out of input|No data left in file)|BadGzipFile"
             r"|Not a gzipped file|BadZipFile|not a zip file|cannot identify image file|image file is truncated"
             r"|Truncated File Read|unpack requires a buffer of"
@@ -229,6 +252,13 @@ SCRIPTS: Final = Family(
             "the file is empty, damaged or not complete: compare its size, and get it again; if ranks write it, write "
             "to another name, and os.replace() it when it is complete",
             seen="EOFError: Compressed file ended before the end-of-stream marker was reached",
+        ),
+        Rule(
+            r"ImportError: cannot import name '([^']*)' from partially initialized module '([^']*)'",
+            "",
+            "modules import each other, and {1} has not come to {0} yet: import it within the function that uses it, "
+            "or move it to a third one; if {1} should be a library, a file of the script's folder hides it: rename it",
+            seen="ImportError: cannot import name 'Net' from partially initialized module 'models' (most likely ...",
         ),
         Rule(
             r"ImportError: cannot import name '[^']*' from (?:partially initialized module )?'([^']*)' "

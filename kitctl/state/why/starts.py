@@ -17,6 +17,17 @@ STARTS: Final = Family(
             "leave out --trainer image, so that kitctl's own travels with the job; or name an image of its version",
         ),
         Rule(
+            r"init container (\S+) of \S+ failed \(exit code \d+, OOMKilled\)",
+            "init container {0} was killed for lack of memory",
+            "raise resources.limits.memory of {0} in pod.initContainers; if it has none, the namespace's LimitRange "
+            "sets it",
+        ),
+        Rule(
+            r"sidecar (\S+) of \S+ (has ended \d+ times?) \(exit code \d+, OOMKilled\)",
+            "sidecar {0} {1}, killed for lack of memory",
+            "raise resources.limits.memory of {0} in pod.sidecars; if it has none, the namespace's LimitRange sets it",
+        ),
+        Rule(
             r"init container (\S+) of (\S+) failed (\(exit code \d+\).*)",
             "init container {0} failed {2}",
             "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",

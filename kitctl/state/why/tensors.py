@@ -138,8 +138,9 @@ TENSORS: Final = Family(
         ),
         quoted(
             r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)",
-            "{0} outputs and {1} labels: view() mixes samples and features (flatten(1) keeps the first), or logits and "
-            "labels of a sequence need .view(-1, classes) and .view(-1)",
+            "{0} outputs and {1} labels: a collate function leaves out a sample and keeps its label; view() mixes "
+            "samples and features (flatten(1) keeps the first); or logits and labels of a sequence need .view(-1, "
+            "classes) and .view(-1)",
             "ValueError: Expected input batch_size (32) to match target batch_size (64).",
         ),
         quoted(

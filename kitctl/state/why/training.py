@@ -75,7 +75,7 @@ TRAINING: Final = Family(
             r"metadata is None; global metadata read failed|No such file or directory: '[^']*/\.metadata'",
             "",
             "that folder holds no whole checkpoint of torch.distributed.checkpoint, whose .metadata is written last: "
-            "load the one before",
+            "load the one before; all ranks have to name one folder (a checkpoint_id without the rank)",
             seen="AssertionError: metadata is None; global metadata read failed: ...",
         ),
         Rule(
@@ -117,10 +117,28 @@ TRAINING: Final = Family(
             seen="Attempted to read a PyTorch file with version 11, but the maximum supported version is 10",
         ),
         Rule(
+            r"[Tt]his is not compatible with static_graph set to True",
+            "the steps use other parameters than the first, which DistributedDataParallel(static_graph=True) rules out",
+            "leave out static_graph=True: find_unused_parameters=True, if some parameters get no gradient in a step",
+        ),
+        Rule(
             r"Expected to have finished reduction in the prior iteration",
             "",
             "DistributedDataParallel(..., find_unused_parameters=True), or let the loss use all of the model's outputs",
             seen="Expected to have finished reduction in the prior iteration",
+        ),
+        Rule(
+            r"The total norm of order \S+ for gradients from `parameters` is non-finite",
+            "a gradient is NaN or infinite, and clip_grad_norm_(error_if_nonfinite=True) refuses it",
+            "look at that step's data and loss on each rank (torch.isfinite), lower the learning rate; or leave out "
+            "error_if_nonfinite, and let all ranks skip such a step",
+        ),
+        Rule(
+            r"SyncBatchNorm (?:layers only work with GPU modules|expected input tensor to be on GPU)",
+            "",
+            "call convert_sync_batchnorm() for models on GPUs alone: if torch.cuda.is_available(); on CPUs BatchNorm "
+            "stays, or GroupNorm, which needs no other ranks",
+            seen="ValueError: SyncBatchNorm layers only work with GPU modules",
         ),
         Rule(
             r"\bTarget -?\d+ is out of bounds",
@@ -332,7 +350,8 @@ TRAINING: Final = Family(
             r"index out of range in self(?![\w-])",
             "",
             "an index is beyond the embedding: use the model's own tokenizer, or "
-            "model.resize_token_embeddings(len(tokenizer)); indices begin at 0",
+            "model.resize_token_embeddings(len(tokenizer)); of positions, cut the texts (truncation=True, "
+            "max_length=...); indices begin at 0",
             seen="IndexError: index out of range in self",
         ),
         Rule(

@@ -65,6 +65,7 @@ def test_additions_reach_the_pods_and_change_nothing_else(kind: str) -> None:
         ({"restartPolicy": "Always"}, "pod.spec.restartPolicy: is reserved by kitctl"),
         ({"containers": [{"name": "pytorch", "args": []}]}, "pod.spec.containers[pytorch].args: is reserved by kitctl"),
         ({"shareProcessNamespace": True}, "pod.spec.shareProcessNamespace: tini has to be process 1"),
+        ({"nodeName": "gpu-7"}, "pod.spec.nodeName: binds all pods to one machine"),
         ({"ephemeralContainers": []}, "pod.spec.ephemeralContainers: are of a running pod only"),
         (
             {"containers": [{"name": "pytorch", "lifecycle": {"postStart": {"exec": {"command": ["kill", "1"]}}}}]},

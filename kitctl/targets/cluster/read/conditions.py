@@ -19,12 +19,14 @@ SLACK_SECONDS: Final = 15.0  # after the grace period; then a pod that still exi
 UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
 PROBING_SECONDS: Final = 30.0  # in which a sidecar mostly has started
 SETTLED_SECONDS: Final = 60.0  # that a sidecar runs after which its former ends are told no more
+UNSEEN_SECONDS: Final = 30.0  # after which a scheduler has mostly said where a pod may run, or why nowhere
 ENDED_OFTEN: Final = 3  # ends of a sidecar after which it is told although it does not fail
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
 LEAVES: Final = "is being deleted"
 LIMIT_RANGER: Final = "kubernetes.io/limit-ranger"  # annotation of pods: which of their resources it has set
 OUT_OF_MEMORY: Final = "OOMKilled"
+UNKNOWN_END: Final = "ContainerStatusUnknown"  # its kubelet has not seen it end: what the pod says tells more
 MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
 
 NOT_STARTED: Final = frozenset({"StartError", "ContainerCannotRun"})  # containerd's, and docker's
@@ -76,6 +78,7 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     """The most specific one first."""
     conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
     yield from _termination(pod, state, now, conditions.get("DisruptionTarget", {}))
+    yield from _unseen(pod, now)
     scheduled = conditions.get("PodScheduled", {})
     if scheduled.get("status") == "False" and not _binds(scheduled, now):
         yield format_condition(scheduled)
@@ -89,14 +92,33 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     ended = state.get("terminated") or {}
     if ended.get("reason") in NOT_STARTED and ended.get("message"):
         yield _not_started(ended["message"])
-    if ended.get("reason", "Error") not in USUAL_REASONS:
+    if ended.get("reason", "Error") not in {*USUAL_REASONS, UNKNOWN_END}:
         yield f"{ended['reason']} (exit code {ended['exitCode']}{_limit(pod, ended['reason'])})"
     if disruption := conditions.get("DisruptionTarget"):
         yield format_condition(disruption)
     if pod["status"].get("reason"):  # Evicted, NodeLost: the kubelet's, or the node controller's
         yield format_condition(pod["status"])
+    if ended.get("reason") == UNKNOWN_END:
+        yield f"{UNKNOWN_END} (exit code {ended['exitCode']})"
     if is_out_of_reach(pod):
         yield f"machine {pod['spec'].get('nodeName', '')} does not answer: its kubelet has stopped, or it is lost"
+
+
+def is_unseen(pod: Object) -> bool:
+    """Whether no scheduler has said anything of a pod that has no machine."""
+    told = {one["type"] for one in pod["status"].get("conditions") or []}
+    return (
+        pod["status"].get("phase") == "Pending"
+        and "PodScheduled" not in told
+        and not (pod.get("spec") or {}).get("nodeName")
+    )
+
+
+def _unseen(pod: Object, now: float) -> Iterator[str]:
+    """A scheduler that does not run, or has another name."""
+    if is_unseen(pod) and (seconds := _since(pod["metadata"]["creationTimestamp"], now)) > UNSEEN_SECONDS:
+        name = (pod.get("spec") or {}).get("schedulerName", "default-scheduler")
+        yield f"the scheduler {name} has said nothing of the pod for {seconds:.0f} s"
 
 
 def is_out_of_reach(pod: Object) -> bool:
@@ -184,7 +206,8 @@ def _sidecars(pod: Object) -> frozenset[str]:
 def _how(ended: Mapping[str, Any]) -> str:
     """How a container has ended, with its last words."""
     said = ended.get("message", "").strip().rpartition("\n")[2]
-    return f" (exit code {ended['exitCode']})" + (f": {said}" if said else "")
+    memory = f", {OUT_OF_MEMORY}" * (ended.get("reason") == OUT_OF_MEMORY)
+    return f" (exit code {ended['exitCode']}{memory})" + (f": {said}" if said else "")
 
 
 def _since(moment: str, now: float) -> float:

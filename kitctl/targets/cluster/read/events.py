@@ -18,6 +18,7 @@ OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the
 PAST: Final = "FailedScheduling"  # of a pod that has its machine by now
 STARTS: Final = ("Scheduled", "Started")  # of a pod, and of its container
 PREEMPTED: Final = "involvedObject.kind=Pod,reason=Preempted"
+KILLED: Final = re.compile(r"(?:Liveness|Startup) probe failed")
 NO_IMAGE: Final = re.compile(r"pull.*(?:: not found|manifest unknown)", re.DOTALL)
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
@@ -45,22 +46,23 @@ def starts(api: Api, namespace: str) -> Sequence[Object]:
 
 
 def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
-    """By name, the latest warning about pods that are scheduled and do not start, as for a volume: of a few of them.
+    """By name, the latest warning about pods that do not start, as for a volume, or that a probe has ended: of a few.
 
-    Their status says only that containers are being created.
+    Their status says only that containers are being created, that no scheduler has looked at them, or how they ended.
     """
-    creating = [pod for pod in pods if _is_creating(pod)][:MAX_STUCK]
+    silent = [pod for pod in pods if _is_creating(pod) or conditions.is_unseen(pod) or _was_probed(pod)][:MAX_STUCK]
     found = {}
     with suppress(Forbidden):
         if unbound := next(filter(is_unbound, pods), None):
             found[unbound["metadata"]["name"]] = _of_claims(api, unbound)
         found |= _preempted(api, [pod for pod in pods if _has_no_machine(pod)])
         found |= _missing_images(api, [pod for pod in pods if conditions.pull_error(pod)][:MAX_STUCK])
-        for pod in creating:
+        for pod in silent:
             about = f"involvedObject.uid={pod['metadata']['uid']}"
             warnings = _warnings(api, pod["metadata"]["namespace"], about)
             others = (one for one in warnings if one.get("reason") not in {*OF_CONTAINERS, PAST})
-            if latest := max(others, key=time_of, default=None):
+            killed = (one for one in warnings if KILLED.match(one.get("message", "")))
+            if latest := max(killed if _was_probed(pod) else others, key=time_of, default=None):
                 found[pod["metadata"]["name"]] = format_condition(latest)
     return found
 
@@ -109,6 +111,14 @@ def _is_creating(pod: Object) -> bool:
     status = pod["status"]
     waiting = [one.get("state", {}).get("waiting") or {} for one in status.get("containerStatuses", [])]
     return status.get("phase") == "Pending" and any(one.get("reason") == "ContainerCreating" for one in waiting)
+
+
+def _was_probed(pod: Object) -> bool:
+    """Whether the ranks' container has ended, which a probe may have killed."""
+    probed = any(
+        "livenessProbe" in one or "startupProbe" in one for one in (pod.get("spec") or {}).get("containers") or []
+    )
+    return probed and "terminated" in job_facts.container_status(pod).get("state", {})
 
 
 def _container(event: Object) -> str:

@@ -267,6 +267,8 @@ def _node(number: int, pods: Sequence[Object], now: float, stuck: Mapping[str, s
 def _note(pod: Object, state: Object, now: float, stuck: Mapping[str, str]) -> str:
     """Why a pod is not running: as its status says it, or what explains that, of a claim or of an image."""
     reason, more = conditions.pod_reason(pod, state, now), stuck.get(pod["metadata"]["name"], "")
+    if conditions.is_unseen(pod):
+        return more or reason
     if conditions.is_unbound(pod) or conditions.pull_error(pod):
         return reason and (more or reason)
     if reason and more:  # a pod without a machine, whose place another one has taken
@@ -278,8 +280,11 @@ def _how_ended(pod: Object, now: float, stuck: Mapping[str, str]) -> str:
     """Why a node's pod ended, if known."""
     state = container_status(pod).get("state", {})
     ended = _termination((state.get("terminated") or {}).get("message", ""))
-    told = conditions.pod_reason(pod, state, now) or stuck.get(pod["metadata"]["name"], "")
-    return told or (ended.reason if ended else "")
+    if told := conditions.pod_reason(pod, state, now):
+        return told
+    if ended and ended.outcome != "drained":  # else somebody has stopped it
+        return ended.reason
+    return stuck.get(pod["metadata"]["name"], "") or (ended.reason if ended else "")
 
 
 def created(pod: Object) -> str:

@@ -240,6 +240,16 @@ NO_CUDA = (
         ("Evicted: The node had condition: [DiskPressure].", "Evicted: The node had condition", "pod's own disk"),
         ("Terminated: Pod was terminated in response to imminent node shutdown.", "the machine of a pod", "nothing"),
         ("waits in queue research: LocalQueue research doesn't exist", "the queue research does not exist", "--queue"),
+        ('FailedResourceClaimCreation: gpu: resourceclaimtemplate.resource.k8s.io "one-gpu" not found',
+         "the ResourceClaimTemplate one-gpu does not exist", "pod.resourceClaims"),
+        ("the scheduler gpu-binpack has said nothing of the pod for 40 s",
+         "the scheduler gpu-binpack has said nothing of the pod for 40 s", "scheduling.scheduler"),
+        ("init container fetch of x-0-abc failed (exit code 137, OOMKilled)",
+         "init container fetch was killed for lack of memory", "of fetch in pod.initContainers"),
+        ("sidecar proxy of x-0 has ended 2 times (exit code 137, OOMKilled): starts",
+         "sidecar proxy has ended 2 times, killed for lack of memory", "of proxy in pod.sidecars"),
+        ('before: Unhealthy: Liveness probe failed: Get "http://10.0.0.4:8080/healthz": connection refused',
+         "the ranks' container is killed, as its Liveness probe fails", "leave that probe out"),
     ],
 )  # fmt: skip
 def test_what_clusters_say_of_what_they_lack(reason: str, cause: str, fix: str) -> None:
@@ -257,6 +267,8 @@ def test_what_clusters_say_of_what_they_lack(reason: str, cause: str, fix: str) 
         (failed("killed by SIGABRT at shapes.py:12", "Received data size doesn't match expected size"),
          "the ranks exchange tensors of different shapes or types, or call different collectives",
          "the same on all ranks"),
+        (failed("killed by SIGSEGV at a.py:3 in main: invalid memory access", "line 1487 in _ddp_init_helper"),
+         "killed by SIGSEGV where DistributedDataParallel wraps the model, in torch's own code", "=DETAIL"),
         (failed("MemoryError: "), "rank 1: MemoryError:", "they share this machine's memory"),
         (failed("MemoryError: ", target="kind"), "rank 1: MemoryError:", "raise resources.limits.memory"),
         (failed("SnapshotError: no snapshot in /a is usable, and training does not start from scratch while there are "
@@ -422,6 +434,57 @@ def test_what_a_rank_has_printed_does_not_hide_its_error() -> None:
     )
     told = explain(failed("ValueError: bad shard", "OSError: [Errno 27] File too large"), 0.0)
     assert (told.cause, told.fix) == ("rank 1: ValueError: bad shard", "")
+
+
+UNUSED = "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one"
+PLACES = 'Traceback:\n  File "/job/train.py", line 9, in run\n    {0}\n'
+TORCH = '  File "/lib/site-packages/torch/{0}.py", line 3, in f\n    g()\n'
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "library", "cause", "fix"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/o/r1.log'", 'with open(path, "a") as log:', "",
+         "the folder in which /o/r1.log would be made is not there", "makedirs"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/o/r1.log'", "with open(path) as log:", "",
+         "the node has no /o/r1.log", "create it"),
+        ("TypeError: cannot pickle '_thread.lock' object", "torch.save(state, path)", "serialization",
+         "what the script saves holds a _thread.lock, which no file can hold", "state_dict()s"),
+        ("TypeError: cannot pickle '_thread.lock' object", "for batch in loader:", "multiprocessing/reductions",
+         "TypeError: cannot pickle '_thread.lock' object", "__getitem__"),
+        ("AttributeError: 'NoneType' object has no attribute 'numel'", "for x in loader:", "utils/data/_utils/collate",
+         "the data set gives None for a sample", "collate_fn"),
+        ("OSError: [Errno 6] No such device or address", "user = os.getlogin()", "",
+         "the script asks for its terminal, and ranks have none", "getpass.getuser()"),
+        ("OSError: [Errno 6] No such device or address", "open(fifo)", "",
+         "OSError: [Errno 6] No such device or address", "see train.py:9, where it was raised"),
+        ("AttributeError: 'RandomSampler' object has no attribute 'set_epoch'", "loader.sampler.set_epoch(epoch)", "",
+         "AttributeError: 'RandomSampler' object has no attribute 'set_epoch'", "DistributedSampler"),
+        ("zipfile.BadZipFile: Bad CRC-32 for file 'a' (in DataLoader worker process 1)", "for x in loader:", "utils",
+         "zipfile.BadZipFile: Bad CRC-32 for file 'a' (in DataLoader worker process 1) at train.py:9: for x in loader:",
+         "open it at its first use in each worker"),
+        ("zipfile.BadZipFile: Bad CRC-32 for file 'a'", "data = archive.read(name)", "",
+         "zipfile.BadZipFile: Bad CRC-32 for file 'a' at train.py:9: data = archive.read(name)", "get it again"),
+        ("AttributeError: Can't get attribute 'Words' on <module '__main__' from 'a.py'>", "pickle.load(file)", "",
+         "the file that is read holds a Words of another script's own, and this one has none", "anew"),
+        ("AttributeError: Can't get attribute 'Words' on <module '__main__' from 'a.py'>", "", "multiprocessing/spawn",
+         "AttributeError: Can't get attribute 'Words' on <module '__main__' from 'a.py'>", "top level"),
+        (UNUSED, "loss = model(x)", "nn/parallel/distributed", UNUSED, "find_unused_parameters"),
+        (f"{UNUSED}. this is not compatible with static_graph set to True", "loss = model(x)", "nn/distributed",
+         "the steps use other parameters than the first, which DistributedDataParallel(static_graph=True) rules out",
+         "leave out static_graph=True"),
+        ("RuntimeError: The total norm of order 2.0 for gradients from `parameters` is non-finite, so it cannot be",
+         "clip()", "nn/utils", "a gradient is NaN or infinite, and clip_grad_norm_(error_if_nonfinite=True) refuses it",
+         "torch.isfinite"),
+    ],
+)  # fmt: skip
+def test_an_error_means_what_its_line_and_its_library_make_of_it(
+    error: str, line: str, library: str, cause: str, fix: str
+) -> None:
+    trace = PLACES.format(line) + (TORCH.format(library) if library else "")
+    found = explain(failed(error, traceback=f"{trace}{error}\n"), 0.0)
+    assert found.cause == f"rank 1: {cause}"
+    assert fix in found.fix
 
 
 def test_a_program_that_is_missing_is_told_from_a_file() -> None:
@@ -602,6 +665,17 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
         ("PermissionError: [Errno 13] Permission denied: '/.cache'", "HOME=/tmp"),
         ("PermissionError: [Errno 13] Permission denied: '/root/.triton'", "HOME=/tmp"),
         ("RuntimeError: Parent directory out/7 does not exist.", "os.makedirs('out/7'"),
+        ("ValueError: SyncBatchNorm layers only work with GPU modules", "torch.cuda.is_available()"),
+        ("ValueError: SyncBatchNorm expected input tensor to be on GPU", "torch.cuda.is_available()"),
+        ("ValueError: You set `devices=4` in Lightning, but the number of processes is 1", "LOCAL_WORLD_SIZE"),
+        ("ValueError: You set `devices=4` and `num_nodes=2` in Lightning, but the product", "LOCAL_WORLD_SIZE"),
+        ("ValueError: `val_check_interval` (100) must be less than or equal to the number of", "check_val_every"),
+        ("ValueError: Output directory (out) already exists and is not empty. Use", "--resume_from_checkpoint"),
+        ("ModuleNotFoundError: No module named 'pkg_resources'", "setuptools<81"),
+        ("ModuleNotFoundError: No module named 'distutils.version'", "setuptools<81"),
+        ("ModuleNotFoundError: No module named 'cv2'", "opencv-python-headless"),
+        ("ImportError: Cannot load backend 'TkAgg' which requires the 'tk' interactive framework", "MPLBACKEND=Agg"),
+        ("ImportError: cannot import name 'Net' from partially initialized module 'models' (most", "a third one"),
     ],
 )  # fmt: skip
 def test_errors_of_frameworks_have_fixes(error: str, fix: str) -> None:

@@ -281,3 +281,33 @@ def test_what_outlives_the_ranks_is_told() -> None:
     assert conditions.pod_reason(pod, ENDED, 100.0) == "the ranks have ended, and container istio-proxy of x-0 has not"
     pod["status"] = {"containerStatuses": [{"name": "pytorch", "ready": False, "state": ENDED}]}
     assert conditions.pod_reason(pod, ENDED, 100.0) == ""
+
+
+@pytest.mark.parametrize("named", ["gpu-binpack", None])
+def test_a_scheduler_that_says_nothing_of_a_pod_is_told_after_a_while(named: str | None) -> None:
+    began = "2026-01-01T00:00:00Z"
+    status: dict[str, Any] = {"phase": "Pending"}
+    spec = {"schedulerName": named} if named else {}
+    pod = {"metadata": {"name": "x-0", "creationTimestamp": began}, "spec": spec, "status": status}
+    at = datetime.fromisoformat(began).timestamp()
+    assert conditions.pod_reason(pod, {}, at + 20) == ""
+    told = f"the scheduler {named or 'default-scheduler'} has said nothing of the pod for 40 s"
+    assert conditions.pod_reason(pod, {}, at + 40) == told
+    assert conditions.pod_reason({**pod, "spec": {**spec, "nodeName": "m"}}, {}, at + 40) == "", "it has a machine"
+    status["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+    assert conditions.pod_reason(pod, {}, at + 40) == ""
+
+
+def test_an_eviction_tells_more_than_an_end_that_no_kubelet_has_seen() -> None:
+    ended = {"terminated": {"reason": "ContainerStatusUnknown", "exitCode": 137}}
+    pod: dict[str, Any] = {"metadata": {"name": "x-0"}, "spec": {"nodeName": "m"}, "status": {}}
+    assert conditions.pod_reason(pod, ended, 0.0) == "ContainerStatusUnknown (exit code 137)"
+    pod["status"] = {"reason": "Evicted", "message": "Usage of EmptyDir volume"}
+    assert conditions.pod_reason(pod, ended, 0.0) == "Evicted: Usage of EmptyDir volume"
+
+
+def test_an_init_container_without_enough_memory_says_so() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    status = {"initContainerStatuses": [{"name": "fetch", "state": ended}]}
+    pod = {"metadata": {"name": "x-0"}, "spec": {"nodeName": "m"}, "status": status}
+    assert conditions.pod_reason(pod, {}, 0.0) == "init container fetch of x-0 failed (exit code 137, OOMKilled)"

@@ -60,3 +60,24 @@ def test_an_image_that_is_missing_is_told_although_another_address_refuses_later
     assert stuck_pods(kit.target().api, [pod]) == {"x-0": f"ErrImagePull: {pull}r/x:1: not found"}
     waiting["message"] = f"{pull}r/x:1: not found"
     assert stuck_pods(kit.target().api, [pod]) == {}, "its status says so itself"
+
+
+def test_what_is_said_of_a_pod_that_no_scheduler_has_looked_at(server: ApiServer, kit: Kit) -> None:
+    server.put("events", "a", reason="FailedResourceClaimCreation", message="no such template")
+    pod = {"metadata": {"name": "x-0", "namespace": "default", "uid": "7"}, "spec": {}, "status": {"phase": "Pending"}}
+    assert stuck_pods(kit.target().api, [pod]) == {"x-0": "FailedResourceClaimCreation: no such template"}
+
+
+def test_a_probe_is_told_of_pods_that_have_one_and_ended(server: ApiServer, kit: Kit) -> None:
+    for name, message, time in (("a", "Liveness probe failed: refused", "10"), ("b", "Readiness probe failed", "11")):
+        server.put("events", name, reason="Unhealthy", message=message, lastTimestamp=f"2026-01-01T00:00:{time}Z")
+    state: dict[str, Any] = {"terminated": {"exitCode": 0}}
+    pod = {
+        "metadata": {"name": "x-0", "namespace": "default", "uid": "7"},
+        "spec": {"containers": [{"name": "pytorch", "livenessProbe": {}}]},
+        "status": {"containerStatuses": [{"name": "pytorch", "state": state}]},
+    }
+    assert stuck_pods(kit.target().api, [pod]) == {"x-0": "Unhealthy: Liveness probe failed: refused"}
+    assert stuck_pods(kit.target().api, [{**pod, "spec": {"containers": [{"name": "pytorch"}]}}]) == {}
+    state.clear()
+    assert stuck_pods(kit.target().api, [pod]) == {}, "it runs"
