@@ -117,4 +117,106 @@ adam.step()
         options=ONCE,
         first=(True, False),
     ),
+    Situation(
+        name="a log in a folder that rank 0 has removed",
+        script=DDP
+        + """
+import pathlib, shutil
+log = pathlib.Path("latest") / f"{rank}.log"
+if rank == 0:
+    log.parent.mkdir()
+dist.barrier()
+open(log, "a").close()
+dist.barrier()
+if rank == 0:
+    shutil.rmtree(log.parent)
+for i in range(30):
+    step()
+with open(log, "a") as file:
+    file.write("done")
+""",
+        cause=r"the folder in which latest/\d\.log would be made is not there",
+        fix="before a dist.barrier",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a lock in what is saved",
+        script=DDP
+        + """
+import concurrent.futures, threading
+pool = concurrent.futures.ThreadPoolExecutor(1)
+for i in range(30):
+    step()
+pool.submit(torch.save, {"lock": threading.Lock()}, "last.pt").result()
+""",
+        cause="what the script saves holds a _thread.lock",
+        fix="state_dict",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a sample that is missing",
+        script=DDP
+        + """
+class Pictures(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return torch.ones(4) if index != 33 else None
+for batch in torch.utils.data.DataLoader(Pictures(), 4, num_workers=1):
+    step()
+""",
+        cause="the data set gives None for a sample",
+        fix="collate_fn",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a static graph that changes",
+        script=GROUP
+        + """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.main, self.more = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    def forward(self, x, both):
+        return self.main(x) + (self.more(x) if both else 0)
+model = torch.nn.parallel.DistributedDataParallel(Net(), static_graph=True)
+for i in range(30):
+    model(torch.ones(2, 4), i < 9).sum().backward()
+""",
+        cause="the steps use other parameters than the first",
+        fix="leave out static_graph",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a name of a user without a terminal",
+        script=DDP
+        + """
+for i in range(30):
+    step()
+folder = f"runs/{os.getlogin()}"
+""",
+        cause="the script asks for its terminal",
+        fix="getpass",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="an epoch of a sampler that has none",
+        script=DDP
+        + """
+loader = torch.utils.data.DataLoader(torch.ones(80, 4), 4, shuffle=True)
+for epoch in range(3):
+    loader.sampler.set_epoch(epoch)
+    for batch in loader:
+        step()
+""",
+        cause="'RandomSampler' object has no attribute 'set_epoch'",
+        fix="DistributedSampler",
+        options=ONCE,
+        first=(True, False),
+    ),
 )

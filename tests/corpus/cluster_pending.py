@@ -69,6 +69,21 @@ pod:
     - "import sys; sys.exit('fatal: repository https://git.example.com/data.git not found')"
 """
 
+_CLAIM: Final = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: datasets, finalizers: [example.com/backup]}
+spec: {accessModes: [ReadWriteMany], resources: {requests: {storage: 1Gi}}}
+"""
+_MEMORY: Final = """
+pod:
+  initContainers:
+  - name: fetch-data
+    image: IMAGE
+    command: [python3, -c, "[b'x' * 2**20 for _ in range(256)]"]
+    resources: {limits: {memory: 48Mi}}
+"""
+
 
 def pending(name: str, **more: object) -> Situation:
     """A situation of a script that trains once it can."""
@@ -195,6 +210,46 @@ CLUSTER_PENDING: Final = (
         cause="violates PodSecurity",
         fix="profile|Pod Security",
         first=(True, True),
+    ),
+    pending(
+        "template of a claim that is not there",
+        spec="pod: {resourceClaims: [{name: gpu, template: one-gpu}]}",
+        options=("--no-checks",),
+        cause="the ResourceClaimTemplate one-gpu does not exist",
+        fix="create it",
+        first=(False, False),
+    ),
+    pending(
+        "scheduler that is not there",
+        spec="scheduling: {scheduler: gpu-binpack}",
+        options=("--no-checks",),
+        cause="the scheduler gpu-binpack has said nothing of the pod",
+        fix="scheduling.scheduler",
+        first=(False, False),
+    ),
+    pending(
+        "machine that the pods name",
+        spec="pod: {spec: {nodeName: gpu-box-7}}",
+        cause="pod.spec.nodeName: binds all pods to one machine",
+        fix="scheduling.nodeSelector: {kubernetes.io/hostname: gpu-box-7}",
+        first=(False, False),
+    ),
+    pending(
+        "claim that is being deleted",
+        objects=_CLAIM,
+        prepare="sleep 1; kubectl -n NAMESPACE delete pvc datasets --wait=false",
+        options=("--volume", "datasets:/data", "--no-checks"),
+        after='kubectl -n NAMESPACE patch pvc datasets --type merge -p \'{"metadata": {"finalizers": []}}\'',
+        cause="the claim datasets is being deleted",
+        fix="--claim",
+        first=(True, False),
+    ),
+    pending(
+        "init container without enough memory",
+        spec=_MEMORY,
+        cause="init container fetch-data was killed for lack of memory",
+        fix="resources.limits.memory of fetch-data",
+        first=(False, False),
     ),
     pending(
         "service account that is not there",
