@@ -26,8 +26,7 @@ CONTAINERS: Final = Family(
             r"FailedCreatePodSandBox\b",
             "",
             "nothing, if it passes; else the machine's network plugin or runtime is faulty: see its pods in "
-            "kube-system, "
-            "kubectl cordon the machine, and kitctl restart",
+            "kube-system, kubectl cordon the machine, and kitctl restart",
             seen="FailedCreatePodSandBox: Failed to create pod sandbox: ...",
         ),
         Rule(
@@ -44,8 +43,7 @@ CONTAINERS: Final = Family(
         quoted(
             r"(?:CreateContainerError|RunContainerError|StartError|ContainerCannotRun): ",
             "the machine's runtime cannot start the container: what it names is missing in the image, or the machine "
-            "is "
-            "overloaded: kubectl cordon it, and kitctl restart",
+            "is overloaded: kubectl cordon it, and kitctl restart",
             "CreateContainerError: context deadline exceeded",
         ),
     ),

@@ -13,8 +13,7 @@ DATA: Final = Family(
         quoted(
             r"DataLoader worker .* (?:killed by signal: (?:Segmentation|Aborted|Floating|Illegal)[^.]*)",
             "native code of the data set crashes in a worker: num_workers=0 shows the line; of OpenCV and other "
-            "libraries "
-            "with threads cv2.setNumThreads(0), or multiprocessing_context='spawn'",
+            "libraries with threads cv2.setNumThreads(0), or multiprocessing_context='spawn'",
             "RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.",
         ),
         quoted(
@@ -86,9 +85,8 @@ DATA: Final = Family(
         quoted(
             r"Input (?:\w+ )?contains (?:NaN|infinity)|Only one class present in y_true|inconsistent numbers of samples"
             r"|Classification metrics can't handle a mix of",
-            "the metric's inputs: numbers of equal length, finite, labels as classes (argmax, round), and both "
-            "classes there "
-            "on this rank: gather them from all ranks first",
+            "the metric's inputs: numbers of equal length, finite, labels as classes (argmax, round), and both classes "
+            "there on this rank: gather them from all ranks first",
             "ValueError: Input contains NaN.",
         ),
         quoted(
@@ -164,8 +162,7 @@ DATA: Final = Family(
         quoted(
             r"\(unable to lock file|MDB_BAD_RSLOT|lmdb\.\w*Error: .*(?:Resource temporarily|already open)",
             "another process has it open: open it in each worker, for reading (lmdb: readonly=True, lock=False); of "
-            "HDF5 "
-            "on a network volume --env HDF5_USE_FILE_LOCKING=FALSE",
+            "HDF5 on a network volume --env HDF5_USE_FILE_LOCKING=FALSE",
             "BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11, ...)",
         ),
         quoted(
@@ -182,9 +179,8 @@ DATA: Final = Family(
         ),
         quoted(
             r"cannot pickle '[^']*' object|h5py objects cannot be pickled|can't pickle \S+ objects",
-            "what a worker gets by pickling may hold no open file, lock, generator or client: open it at its first "
-            "use in "
-            "the worker (__getitem__, worker_init_fn), or num_workers=0",
+            "what a worker gets by pickling may hold no open file, lock, generator or client: open it at its first use "
+            "in the worker (__getitem__, worker_init_fn), or num_workers=0",
             "TypeError: cannot pickle '_io.TextIOWrapper' object",
         ),
         quoted(

@@ -28,8 +28,7 @@ DISTRIBUTED: Final = Family(
             r"|Backend \w+) does not "
             r"support",
             "that backend has no such operation or type: float32 or int64 tensors, .contiguous(), SUM and a division "
-            "in "
-            "place of AVG, all_gather in place of gather; nccl has most, on GPUs",
+            "in place of AVG, all_gather in place of gather; nccl has most, on GPUs",
             "RuntimeError: ProcessGroupGloo does not support reduce_scatter",
         ),
         quoted(
@@ -37,16 +36,14 @@ DISTRIBUTED: Final = Family(
             r"|device_mesh\b.*?(?:world size|WORLD_SIZE)|must be divisible by [^\n]*(?:parallel|world_size|world size)"
             r"|world[_ ]size [^\n]*(?:must be|not) divisible",
             "the script's groups need another number of ranks than the job has: --nodes times --procs-per-node, or "
-            "compute "
-            "their sizes from WORLD_SIZE",
+            "compute their sizes from WORLD_SIZE",
             "RuntimeError: Mesh should not be bigger than default world size 2, but found 4 ranks!",
         ),
         quoted(
             r"(?:Global )?[Rr]ank \d+ is not part of (?:the )?group|is not registered, please create group with"
             r"|(?:src|dst)[`'\w/ ]*rank \d+ not in group|Invalid (?:process group|ProcessGroup) specified",
             "only members call a group's collectives, and src and dst are ranks of the whole job; all ranks call "
-            "new_group(), "
-            "in the same order",
+            "new_group(), in the same order",
             "ValueError: Global rank 1 is not part of group <torch.distributed.ProcessGroup>",
         ),
         quoted(
@@ -59,8 +56,7 @@ DISTRIBUTED: Final = Family(
         quoted(
             r"BroadcastBackward is a view and is being modified inplace",
             "a buffer or parameter that DDP broadcasts is changed in place in forward(): x = x + 1 instead of x += 1, "
-            "or "
-            "broadcast_buffers=False",
+            "or broadcast_buffers=False",
             "RuntimeError: Output 0 of BroadcastBackward is a view and is being modified inplace.",
         ),
         quoted(
@@ -84,15 +80,13 @@ DISTRIBUTED: Final = Family(
             r"|the "
             r"same) ",
             "FSDP joins a block's parameters: one type for all of them (model.to(torch.bfloat16)), "
-            "use_orig_params=True if "
-            "some are frozen, or fully_shard(), which needs neither",
+            "use_orig_params=True if some are frozen, or fully_shard(), which needs neither",
             "ValueError: Must flatten tensors with uniform dtype but got torch.float16 and torch.float32",
         ),
         quoted(
             r"are out of bounds for storage of size 0|'weight' must be 2-D",
             "a sharded weight is used outside of its module's forward(), where it is not gathered: call the wrapped "
-            "model "
-            "itself; FSDP.summon_full_params() or full_tensor() give it whole",
+            "model itself; FSDP.summon_full_params() or full_tensor() give it whole",
             "RuntimeError: setStorage: sizes [4096, 4096], ... are out of bounds for storage of size 0",
         ),
         quoted(
@@ -119,8 +113,7 @@ DISTRIBUTED: Final = Family(
         quoted(
             r"ncclInternalError",
             "versions of NCCL, driver or network library do not fit together: --nccl-debug INFO shows where; the same "
-            "image "
-            "on all nodes",
+            "image on all nodes",
             "DistBackendError: NCCL error in: x.cpp:1691, internal error, ncclInternalError: Internal check failed.",
         ),
     ),

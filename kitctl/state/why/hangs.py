@@ -50,8 +50,7 @@ HANGS: Final = Family(
             r"\bended with exit code 0 at [^\n]*\blost it, after it had printed: ",
             "",
             "mend that error, which the script has caught: let it raise there (`raise` in the except), so that the "
-            "rank fails "
-            "with its traceback and the others do not go on without it",
+            "rank fails with its traceback and the others do not go on without it",
             seen="rank 0 ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it, after it had printed: "
             "KeyError: 'x'",
         ),

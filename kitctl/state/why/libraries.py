@@ -57,8 +57,7 @@ LIBRARIES: Final = Family(
             r"CUDA_HOME (?:environment variable is not set|does not exist)|detected CUDA version \(\S+\) mismatches"
             r"|Error building extension|MissingCUDAException|No such file or directory: '[^']*/bin/nvcc'",
             "it compiles for the GPU, which needs nvcc of torch's CUDA and a compiler: an image with them "
-            "(pytorch/pytorch:"
-            "...-devel), or a wheel that is built already",
+            "(pytorch/pytorch:...-devel), or a wheel that is built already",
             "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
         ),
         quoted(
@@ -69,8 +68,7 @@ LIBRARIES: Final = Family(
         quoted(
             r"FailOnRecompileLimitHit|InternalTorchDynamoError|TorchRuntimeError: |LoweringException",
             "torch.compile fails there: torch.compiler.disable on that function, dynamic=True if shapes change, or "
-            "--env "
-            "TORCH_COMPILE_DISABLE=1 to see the error without it",
+            "--env TORCH_COMPILE_DISABLE=1 to see the error without it",
             "FailOnRecompileLimitHit: recompile_limit reached with one_graph=True.",
         ),
         quoted(
@@ -100,8 +98,7 @@ LIBRARIES: Final = Family(
             r"Repository Not Found for url|RepositoryNotFoundError|is not a valid model identifier listed on"
             r"|doesn't exist on the Hub or cannot be accessed|Couldn't find (?:a|any) (?:dataset|data file)",
             "check the name; if it is a private one, a token that may read it: --env HF_TOKEN; if it is a folder, its "
-            "path "
-            "on the node (--volume, or sent with --workdir)",
+            "path on the node (--volume, or sent with --workdir)",
             "OSError: x/y is not a local folder and is not a valid model identifier listed on "
             "'https://huggingface.co/models'",
         ),
@@ -110,15 +107,13 @@ LIBRARIES: Final = Family(
             r"|config|"
             r"feature extractor|image processor|processor) ",
             "the node has no such folder, so it is taken for a name on the hub: mount it (--volume) or send it "
-            "(--send), "
-            "and save model and tokenizer there, both",
+            "(--send), and save model and tokenizer there, both",
             "HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/data/model'.",
         ),
         quoted(
             r"does not appear to have (?:a file named|files named)|Error no file named|Entry Not Found for url",
             "that folder, or repository, has no such file: a checkpoint that was not written to its end, a folder "
-            "above or "
-            "below the right one, or an adapter alone (load it with peft)",
+            "above or below the right one, or an adapter alone (load it with peft)",
             "OSError: Error no file named pytorch_model.bin, model.safetensors found in directory out.",
         ),
         quoted(
@@ -166,8 +161,7 @@ LIBRARIES: Final = Family(
         quoted(
             r"DatasetGeneration(?:Cast)?Error|Couldn't cast array of type|because column names don't match",
             "a file of the data set has other columns or types than the others: features=..., or only files of one "
-            "kind: "
-            "data_files=",
+            "kind: data_files=",
             "DatasetGenerationError: An error occurred while generating the dataset",
         ),
         quoted(
@@ -199,8 +193,7 @@ LIBRARIES: Final = Family(
         quoted(
             r"No module named 'torch\._six'|cannot import name '_\w+' from 'torch\.",
             "the script, or a package, is written for an older torch: a newer version of that package, or an image "
-            "with that "
-            "torch",
+            "with that torch",
             "ModuleNotFoundError: No module named 'torch._six'",
         ),
         quoted(
@@ -231,17 +224,15 @@ LIBRARIES: Final = Family(
         quoted(
             r"Batch does not contain any data \(`None`\)|No columns in the dataset match the model's forward"
             r"|to this method that includes input_ids, but you provided",
-            "no column is left that forward() takes: tokenize the data, or remove_unused_columns=False with a "
-            "collator of "
-            "your own",
+            "no column is left that forward() takes: tokenize the data, or remove_unused_columns=False with a collator "
+            "of your own",
             "ValueError: No columns in the dataset match the model's forward method signature.",
         ),
         # DeepSpeed, Lightning.
         quoted(
             r"Check batch related parameters",
             "train_batch_size = micro batch * accumulation * ranks: set it to 'auto', or leave one of them out, since "
-            "the "
-            "number of ranks is the job's",
+            "the number of ranks is the job's",
             "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * "
             "...",
         ),
@@ -262,8 +253,7 @@ LIBRARIES: Final = Family(
             r"could not find the monitored key in the returned metrics|Early stopping conditioned on metric",
             "self.log() that name in validation_step, or name one of those that the message lists: monitor=",
             "MisconfigurationException: ModelCheckpoint(monitor='val_loss') could not find the monitored key in the "
-            "returned "
-            "metrics: ...",
+            "returned metrics: ...",
         ),
         quoted(
             r"You set `devices=\d+`(?: and `num_nodes=\d+`)? in Lightning, but",
@@ -307,8 +297,7 @@ LIBRARIES: Final = Family(
         quoted(
             r"Error (?:locating target|in call to target|instantiating) '([^']+)'",
             "{0} cannot be imported or called: its own error is above; modules of your own have to be sent, next to "
-            "the "
-            "script",
+            "the script",
             "InstantiationException: Error locating target 'models.Net', set env var HYDRA_FULL_ERROR=1 to see ...",
         ),
         # Trackers.
@@ -316,8 +305,7 @@ LIBRARIES: Final = Family(
             r"wandb[\w.]*(?:CommError|AuthenticationError)|upsert bucket|Run initialization has timed out"
             r"|API key must be 40 characters",
             "check --env WANDB_API_KEY, entity and project, which that key has to be allowed; without a way to the "
-            "server "
-            "--env WANDB_MODE=offline",
+            "server --env WANDB_MODE=offline",
             "CommError: failed to upsert bucket: returned error 403: permission denied",
         ),
         quoted(

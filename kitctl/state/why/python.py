@@ -29,16 +29,14 @@ PYTHON: Final = Family(
         _python(
             r"^ZeroDivisionError: ",
             "a count is 0 on this rank, mostly len() of what is empty: look at its path, its filter, and drop_last "
-            "with "
-            "fewer samples than a batch on each rank",
+            "with fewer samples than a batch on each rank",
             "ZeroDivisionError: division by zero",
         ),
         _python(
             r"'NoneType' object|non-iterable NoneType|argument of type 'NoneType'|\w+Error: [^\n]*'NoneType'",
             "something is None there: a function without a return on one way, a value that only rank 0 makes "
-            "(broadcast "
-            "it), .grad of a parameter that the loss does not use, or a search that found nothing (re.match(), "
-            ".get(), cv2.imread())",
+            "(broadcast it), .grad of a parameter that the loss does not use, or a search that found nothing "
+            "(re.match(), .get(), cv2.imread())",
             "AttributeError: 'NoneType' object has no attribute 'backward'",
         ),
         _python(
@@ -138,8 +136,7 @@ PYTHON: Final = Family(
         _python(
             r"^RecursionError: ",
             "look which lines the traceback repeats: a function without an end, a __getattr__ that asks for what is "
-            "not "
-            "set yet (in a copied or unpickled object), or a data set that tries its next sample for ever",
+            "not set yet (in a copied or unpickled object), or a data set that tries its next sample for ever",
             "RecursionError: maximum recursion depth exceeded",
         ),
         _python(
@@ -162,8 +159,7 @@ PYTHON: Final = Family(
             r"^TypeError: (?:unsupported operand type|can only concatenate|must be real number, not str"
             r"|bad operand type)",
             "one of the two has another type: a number that was read as text (argparse's type=int, float(...)), or "
-            "what "
-            "a function returns",
+            "what a function returns",
             "TypeError: unsupported operand type(s) for +: 'int' and 'str'",
         ),
         _python(
@@ -221,8 +217,7 @@ PYTHON: Final = Family(
         _python(
             r"^NotADirectoryError: .*?: '([^']*)'",
             "a part of {0} is a file, or is not there: check what it is made of, and --workdir, --send and --volume, "
-            "by "
-            "which files come to the ranks",
+            "by which files come to the ranks",
             "NotADirectoryError: [Errno 20] Not a directory: '/data/x.tar/y'",
         ),
         _python(
@@ -273,15 +268,13 @@ PYTHON: Final = Family(
         _python(
             r"^(?:multiprocessing\.context\.)?TimeoutError: ?(?:\[Errno 110\]|\n|$)",
             "what it waits for does not answer: a host behind a firewall or a wrong address, or a process of the "
-            "script "
-            "that has ended",
+            "script that has ended",
             "TimeoutError: [Errno 110] Connection timed out",
         ),
         _python(
             r"^EOFError: ?(?:\n|$)",
             "a process of the script has ended, with which it was connected: its own error is in the log before; or "
-            "the file "
-            "that is read ends there",
+            "the file that is read ends there",
             "EOFError: ",
         ),
         _python(

@@ -19,8 +19,7 @@ SCHEDULING: Final = Family(
             r"failed quota: ([\w.-]+): must specify (\S+)",
             "the namespace's quota {0} asks for {1}",
             "set resources.requests and resources.limits of what it names (--cpus, --memory set both): kubectl "
-            "describe "
-            "quota {0}",
+            "describe quota {0}",
         ),
         Rule(
             r"((?:maximum|minimum) \S+ usage per (?:Container|Pod) is \S+), but (\w+) is ([\w.]+)",
@@ -101,9 +100,8 @@ SCHEDULING: Final = Family(
             r'resourceclaim "[^"]+" not found|cannot allocate all claims|waiting for resourceclaim'
             r"|resourceclaim\b.*?pending",
             "no machine has the devices that the job's resource claims ask for",
-            "kubectl describe resourceclaim says why, kubectl get resourceslices which devices there are; their "
-            "driver has to "
-            "run on the machines",
+            "kubectl describe resourceclaim says why, kubectl get resourceslices which devices there are; their driver "
+            "has to run on the machines",
         ),
         Rule(
             r'FailedResourceClaimCreation\b.*?resourceclaimtemplate\S* "([^"]+)" not found',
@@ -235,8 +233,7 @@ SCHEDULING: Final = Family(
             r"AdmissionError|NodeAffinity|TopologyAffinityError|Predicate)\b",
             "the machine has refused the pod: what it has free, or its labels, have changed since the scheduler looked",
             "nothing: its node is started elsewhere; if a machine does so again and again, its device plugin or GPUs "
-            "are "
-            "faulty: kubectl cordon it",
+            "are faulty: kubectl cordon it",
         ),
         Rule(
             r"NotTriggerScaleUp\b|didn't trigger scale-up",
@@ -252,9 +249,8 @@ SCHEDULING: Final = Family(
         quoted(
             r"waits in queue ([\w.-]+).*?(?:doesn't match node affinity|untolerated taint|resource \S+ unavailable in "
             r"ClusterQueue)",
-            "no flavor of the queue {0} fits what the job asks for: scheduling.nodeSelector, tolerations and "
-            "resources of "
-            "kubectl describe clusterqueue, resourceflavor",
+            "no flavor of the queue {0} fits what the job asks for: scheduling.nodeSelector, tolerations and resources "
+            "of kubectl describe clusterqueue, resourceflavor",
             "waits in queue research: couldn't assign flavors to pod set main: flavor a100 doesn't match node affinity",
         ),
         Rule(

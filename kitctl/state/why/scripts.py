@@ -58,8 +58,7 @@ SCRIPTS: Final = Family(
             r"PermissionError: .*?: '(/(?:root/)?\.[a-z][^']*)'",
             "the script may not use {0}",
             "that is a home folder which the rank's user has not: --env HOME=/tmp, or a folder on a volume, as for "
-            "what is "
-            "downloaded (HF_HOME) and compiled (TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR)",
+            "what is downloaded (HF_HOME) and compiled (TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR)",
         ),
         Rule(
             r"RuntimeError: cannot cache function '[^']*': no locator|requires access to a writable cache directory",
@@ -106,16 +105,14 @@ SCRIPTS: Final = Family(
             r"|CalledProcessError: .*?died with <Signals\.SIGKILL",
             "a process that the script starts was killed by SIGKILL",
             "mostly for lack of memory: smaller batches, fewer workers, or a larger --memory; without a launcher in "
-            "the "
-            "script kitctl tells which rank that was: paste its line after kitctl submit --",
+            "the script kitctl tells which rank that was: paste its line after kitctl submit --",
             seen="ChildFailedError: train.py FAILED ... traceback : Signal 9 (SIGKILL) received by PID 42",
         ),
         Rule(
             r"ChildFailedError: .*?exitcode *: (-?\d+)",
             "the launcher that the script starts has failed: a rank of its own ended with exit code {0}",
             "its own error is in the last lines, or in the log above them; without a launcher in the script kitctl "
-            "tells it: "
-            "paste its line after kitctl submit --",
+            "tells it: paste its line after kitctl submit --",
             seen="ChildFailedError: train.py FAILED ... exitcode : 1 (pid: 42)",
         ),
         Rule(

@@ -93,8 +93,7 @@ SERVICES: Final = Family(
             r"(?:OperationalError: (?:no such table: |unable to open database file)"
             r"|relation \"[^\"]+\" does not exist)",
             "the database is another one than expected, or empty: check its path or address as the ranks see it; a "
-            "file is "
-            "made in the folder of a volume (--volume), and its tables by rank 0 before the others ask",
+            "file is made in the folder of a volume (--volume), and its tables by rank 0 before the others ask",
             "sqlite3.OperationalError: no such table: trials",
         ),
         quoted(
@@ -109,8 +108,7 @@ SERVICES: Final = Family(
             r"|TokenRefresh\w*)\)"
             r"|RefreshError: |password authentication failed|invalid_grant",
             "the ranks' credentials are wrong or have expired: give them new ones (--env NAME takes yours), or a "
-            "service "
-            "account, whose token is renewed; check the machine's clock",
+            "service account, whose token is renewed; check the machine's clock",
             "ClientError: An error occurred (ExpiredToken) when calling the GetObject operation: ...",
         ),
         quoted(

@@ -19,16 +19,14 @@ TENSORS: Final = Family(
         quoted(
             r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)",
             "{1} elements do not make [{0}]: mostly a last batch that is smaller (drop_last=True, or -1 for the "
-            "batch), "
-            "or an input of another size",
+            "batch), or an input of another size",
             "RuntimeError: shape '[4, 7]' is invalid for input of size 30",
         ),
         quoted(
             r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension "
             r"(\d+)",
             "{0} and {1} in dimension {2}: pad or cut one, or unsqueeze() it where a dimension is missing; of "
-            "positions "
-            "and masks, limit the length of the text",
+            "positions and masks, limit the length of the text",
             "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1",
         ),
         quoted(
@@ -48,16 +46,14 @@ TENSORS: Final = Family(
             "give it {0} channels: Image.convert('RGB') or 'L', or the first layer {1}; pictures are [batch, channels, "
             "height, width]: permute(0, 3, 1, 2)",
             "RuntimeError: Given groups=1, weight of size [64, 3, 7, 7], expected input[8, 1, 224, 224] to have 3 "
-            "channels,"
-            " but got 1 channels instead",
+            "channels, but got 1 channels instead",
         ),
         quoted(
             r"Kernel size can't be greater than actual input size|Given input size: [^\n]*Output size is too small"
             r"|Padding size should be less than",
             "the picture is too small for so many layers: a larger one, or less pooling and stride",
             "RuntimeError: Calculated padded input size per channel: (2 x 2). Kernel size: (3 x 3). Kernel size can't "
-            "be "
-            "greater than actual input size",
+            "be greater than actual input size",
         ),
         quoted(
             r"Expected \d(?:D \(unbatched\)|D or \dD| ?-?dimensional)[^\n]*input[^\n]* but got "
@@ -69,8 +65,7 @@ TENSORS: Final = Family(
             r"Target size \(.*?\) must be the same as input size|input and target shapes do not match"
             r"|multi-target not supported|weight tensor should be defined either for all or no classes",
             "shapes of output and labels: BCE and MSE take equal ones (target.unsqueeze(1).float()), cross entropy "
-            "[batch, "
-            "classes] and [batch] (target.squeeze(1).long()), with a weight for each class",
+            "[batch, classes] and [batch] (target.squeeze(1).long()), with a weight for each class",
             "ValueError: Target size (torch.Size([16])) must be the same as input size (torch.Size([16, 1]))",
         ),
         quoted(
@@ -92,8 +87,7 @@ TENSORS: Final = Family(
             r"[Cc]annot copy out of meta tensor|is on the meta device"
             r"|Tensor on device meta is not on the expected device",
             "those weights were never loaded: to_empty(device=...) and then load_state_dict(), "
-            "low_cpu_mem_usage=False, or a "
-            "checkpoint that has them all",
+            "low_cpu_mem_usage=False, or a checkpoint that has them all",
             "NotImplementedError: Cannot copy out of meta tensor; no data!",
         ),
         quoted(
@@ -108,8 +102,7 @@ TENSORS: Final = Family(
             r"|Tensors of the same index must be on the same device and the same dtype"
             r"|If capturable=False, state_steps should not be",
             "the optimizer's state is on another device, or of another type, than its parameters: model.to(device) "
-            "before the "
-            "optimizer is made, and load its state after that",
+            "before the optimizer is made, and load its state after that",
             "RuntimeError: params, grads, exp_avgs, and exp_avg_sqs must have same dtype, device, and layout",
         ),
         quoted(
@@ -120,9 +113,8 @@ TENSORS: Final = Family(
         quoted(
             r"(?:GET|FIND) was unable to find an engine to execute this computation|cuDNN version incompatibility"
             r"|failed to open libnvrtc",
-            "two versions of CUDA's libraries are mixed: leave LD_LIBRARY_PATH unset, and pip list | grep nvidia "
-            "shows which "
-            "torch needs; or no convolution of that type is there (half precision on a CPU)",
+            "two versions of CUDA's libraries are mixed: leave LD_LIBRARY_PATH unset, and pip list | grep nvidia shows "
+            "which torch needs; or no convolution of that type is there (half precision on a CPU)",
             "RuntimeError: GET was unable to find an engine to execute this computation",
         ),
         quoted(
@@ -291,8 +283,7 @@ TENSORS: Final = Family(
         quoted(
             r"parameter group that doesn't match the size of optimizer's group|different number of parameter groups",
             "the optimizer's state is of another model, or of other groups (frozen layers, weight decay): make it as "
-            "it "
-            "was when it was saved, or begin with a new one",
+            "it was when it was saved, or begin with a new one",
             "ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
         ),
         quoted(

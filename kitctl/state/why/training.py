@@ -182,8 +182,7 @@ TRAINING: Final = Family(
         quoted(
             r"^RuntimeError: File \S+ cannot be opened",
             "the rank may not write there: a folder in $KIT_SNAPSHOT_DIR, which all nodes share, or a volume of your "
-            "own: "
-            "--volume",
+            "own: --volume",
             "RuntimeError: File /data/model.pt cannot be opened.",
             local="the rank may not write there: see who owns that folder, or save to another",
         ),
@@ -198,9 +197,8 @@ TRAINING: Final = Family(
             r"|different number of tensors was saved "
             r"during the original forward",
             "what is checkpointed has to do the same twice: no branch on a counter or on random numbers in it, the "
-            "same "
-            "autocast, no parameters that change in between; of a quantized or compiled model checkpoint outside of "
-            "that",
+            "same autocast, no parameters that change in between; of a quantized or compiled model checkpoint outside "
+            "of that",
             "CheckpointError: torch.utils.checkpoint: Recomputed values for the following tensors have different "
             "metadata ...",
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
@@ -31,9 +32,12 @@ def _watch_pools(module: ModuleType) -> None:
 
     @functools.wraps(take_away)
     def tell_and_take_away(workers: list[Any]) -> Any:
-        for code in [one.exitcode for one in workers]:
-            if code is not None and code < 0:
-                sys.stderr.write(f"warning: {LOST_WORKER} ({signal_name(-code)})\n")
-        return take_away(workers)
+        before = [*workers]
+        found = take_away(workers)
+        for one in before:
+            if one not in workers and one.exitcode is not None and one.exitcode < 0:
+                with suppress(AttributeError, OSError, ValueError):  # the script has closed it, or has none
+                    sys.stderr.write(f"warning: {LOST_WORKER} ({signal_name(-one.exitcode)})\n")
+        return found
 
     setattr(module.Pool, TAKES_AWAY, staticmethod(tell_and_take_away))
