@@ -102,6 +102,25 @@ def test_a_rank_that_sleeps_although_its_round_is_over_is_replaced(
     assert ranks[0].returncode == replaced
 
 
+WORKS = """\
+import hashlib, threading, time
+from kittrain.rank.world.rounds import others_work
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+while others_work():  # torch's threads have yet to sleep
+    time.sleep(0.01)
+threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 10**9), daemon=True).start()
+while not others_work():
+    time.sleep(0.01)
+print("works", flush=True)
+__import__("os")._exit(0)
+"""
+
+
+def test_a_thread_that_has_yet_to_run_is_seen() -> None:
+    assert subprocess.check_output([sys.executable, "-c", WORKS], timeout=120) == b"works\n"
+
+
 def test_rank_0_hosts_the_store_of_a_round_where_an_agent_cannot() -> None:
     environ = {**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "False", "USE_LIBUV": "0"}
     command = (sys.executable, "-c", WITHOUT_LIBUV)

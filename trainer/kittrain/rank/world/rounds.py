@@ -43,6 +43,7 @@ STORE_TIMEOUT: Final = timedelta(seconds=60)
 STUCK_SECONDS: Final = 1.0  # in which the main thread sleeps, and does not notice that its round is over
 STUCK_IN_COLLECTIVE_SECONDS: Final = 0.25  # likewise, where it waits for ranks whose connections have ended
 WATCH_SECONDS: Final = 0.02
+TASKS: Final = Path("/proc/self/task")
 COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
     *(str(Path(torch.__file__).parent / name) for name in ("autograd/graph.py", "distributed/", "nn/parallel/")),
     str(Path(__file__).parents[1] / "training/step_sync.py"),
@@ -290,7 +291,7 @@ class Rounds:
         clock = time.pthread_getcpuclockid(main)
         used, still = time.clock_gettime(clock), 0.0
         while self._ended == number and not self._told:
-            if still >= (STUCK_IN_COLLECTIVE_SECONDS if waits_for_ranks(main) else STUCK_SECONDS):
+            if still >= (STUCK_IN_COLLECTIVE_SECONDS if waits_for_ranks(main) and not others_work() else STUCK_SECONDS):
                 _end_process()
             time.sleep(WATCH_SECONDS)
             before, used = used, time.clock_gettime(clock)
@@ -303,9 +304,18 @@ def waits_for_ranks(thread: int) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(COLLECTIVES)
 
 
+def others_work() -> bool:
+    """Whether another thread of this process is not asleep: gloo's may have yet to wake up the main one."""
+    others = {int(one.name) for one in TASKS.iterdir()} - {threading.get_native_id()}
+    return not all(map(_sleeps, others))
+
+
 def _sleeps(task: int) -> bool:
-    """Whether a thread of this process waits, and not for a processor; see proc(5)."""
-    status = Path(f"/proc/self/task/{task}/stat").read_text(encoding="utf-8")
+    """Whether a thread of this process waits, and not for a processor, or has ended; see proc(5)."""
+    try:
+        status = (TASKS / str(task) / "stat").read_text(encoding="utf-8")
+    except OSError:
+        return True
     return status.rpartition(")")[2].split()[0] == "S"
 
 
