@@ -22,7 +22,7 @@ from torch.utils.data import TensorDataset
 from kittrain import Data, Step, Training, World, join
 
 BLOCK: Final = 40  # steps; the first one is not counted
-PAIRS: Final = 105
+PAIRS: Final = 65
 SHARDS: Final = 2
 WIDTH: Final = 64  # small: what is measured is the same for any width, and the noise of a wide model's step hides it
 LAYERS: Final = 6
