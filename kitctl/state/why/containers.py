@@ -11,9 +11,8 @@ CONTAINERS: Final = Family(
     "Pending",
     (
         Rule(
-            r"FailedCreatePodSandBox\b.*?no IP addresses available"
-            r"|FailedCreatePodSandBox\b.*?(?:failed to assign an IP|"
-            r"InsufficientFreeAddresses)",
+            r"FailedCreatePodSandBox\b"
+            r".*?(?:no IP addresses available|failed to assign an IP|InsufficientFreeAddresses)",
             "the machine's network has no address left for the pod",
             "nothing, if other pods end there; else fewer pods a machine, or a larger range of the network plugin",
         ),

@@ -65,6 +65,7 @@ TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
+_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}")  # of no other fact it is known that it cannot go on
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
@@ -124,9 +125,7 @@ def explain(job: JobState, now: float) -> Explanation:
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
     fact = job.still(now)
-    if not cause and re.search(
-        f"{OTHER_GROUP}|{LOST_WORKER}", fact
-    ):  # of no other fact it is known that it cannot go on
+    if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(

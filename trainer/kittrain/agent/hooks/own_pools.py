@@ -17,7 +17,7 @@ from kittrain.system.imports import after_import
 from kittrain.system.processes import signal_name
 
 MODULE: Final = "multiprocessing.pool"
-TAKES_AWAY: Final = "_join_exited_workers"  # ten times a second those that have ended, but not while the pool ends
+TAKES_AWAY: Final = "_join_exited_workers"  # those that have ended; not called once the pool itself ends
 
 
 def watch() -> None:
