@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.processes import Usage, signal_name, usage
+from kittrain.system.processes import Usage, is_exiting, signal_name, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 
@@ -114,3 +114,13 @@ def test_a_child_that_was_killed_and_not_waited_for_is_seen(child: str, *, waits
 
 def test_a_signal_without_a_name_has_its_number() -> None:
     assert [signal_name(number) for number in (9, 37)] == ["SIGKILL", "signal 37"]
+
+
+def test_a_process_that_has_exited_is_told_before_it_is_waited_for() -> None:
+    with leader("print(flush=True); input()") as pid:
+        assert not is_exiting(pid)
+    ended = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+    assert is_exiting(ended)
+    os.waitpid(ended, 0)
+    assert not is_exiting(ended), "there is no such process"

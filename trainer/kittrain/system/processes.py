@@ -12,6 +12,7 @@ from typing import Final
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")  # clock ticks per second
 PROC: Final = Path("/proc")
+PF_EXITING: Final = 4  # of the kernel's flags of a task
 IO_COUNTERS: Final = frozenset({"rchar", "wchar", "read_bytes", "write_bytes"})
 
 
@@ -39,6 +40,15 @@ class _Process:
     state: str
     seconds: float
     killed: int
+
+
+def is_exiting(pid: int) -> bool:
+    """Whether a process exits, or has: its connections may be closed before its parent can wait for it."""
+    try:
+        flags = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[6]  # proc(5)
+    except (OSError, IndexError):
+        return False
+    return bool(int(flags) & PF_EXITING)
 
 
 def usage(leaders: Iterable[int]) -> dict[int, Usage]:

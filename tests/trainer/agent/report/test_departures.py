@@ -49,13 +49,29 @@ with join(seed=0) as world:
                 optimizer.step()
                 run.step(loss)
 """
+# Its agent cannot wait for the rank until its tracer ends, although its connections are closed: so it is, for a moment,
+# wherever the kernel interrupts an exit.
+HELD = """
+                    import ctypes, time
+                    attached, attach = os.pipe()
+                    ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1))  # PR_SET_PTRACER: Yama allows children, too
+                    if os.fork() == 0:
+                        assert ctypes.CDLL(None).ptrace(0x4206, os.getppid(), None, None) == 0  # PTRACE_SEIZE
+                        os.write(attach, b"-")
+                        os.closerange(3, 4096)
+                        time.sleep(0.5)
+                        os._exit(0)
+                    assert os.read(attached, 1)
+                    os._exit(0)
+"""
+HELD_AT_ITS_END = OWN_LOOP.replace("os._exit(0)\n", HELD.strip() + "\n")
 REASON = r"rank {} ended with exit code 0 at \d\d:\d\d:\d\d UTC(, \d s before|;) rank \d lost it"
 
 
 @pytest.mark.parametrize(
     ("script", "nodes", "ranks", "leaver"),
-    [(PLAIN, 3, 1, 0), (PLAIN, 1, 3, 1), (OWN_LOOP, 2, 2, 3)],
-    ids=["rank 0 of three nodes", "rank 1 on one node", "Run, the last of two nodes"],
+    [(PLAIN, 3, 1, 0), (PLAIN, 1, 3, 1), (OWN_LOOP, 2, 2, 3), (HELD_AT_ITS_END, 2, 2, 3)],
+    ids=["rank 0 of three nodes", "rank 1 on one node", "Run, the last of two nodes", "and cannot be waited for yet"],
 )
 @pytest.mark.slow
 def test_a_rank_that_leaves_early_uses_up_the_restarts(

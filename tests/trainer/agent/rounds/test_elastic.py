@@ -36,7 +36,7 @@ def test_ranks_that_stop_by_agreement_have_the_grace_period_to_save(
     agent._handler = SimpleNamespace(reason="", lost=lost)
     agent._kept = None
     agent._drain = SimpleNamespace(requested=drained_for is not None, age=lambda: drained_for or 0.0)
-    agent._ranks = SimpleNamespace(exit_codes=lambda: codes, stop=given.append)
+    agent._ranks = SimpleNamespace(exit_codes=lambda: codes, exiting=frozenset(), stop=given.append)
     agent._logs = SimpleNamespace(finish=lambda: None)
     agent._stop_timeout = GRACE
     agent.shutdown()

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from kittrain.agent.processes.zygote import COLD_COMMAND, ForkRequest, Zygote, ZygoteLost
 from kittrain.system.import_path import with_packages
+from kittrain.system.processes import is_exiting
 
 TORCHRUN_OPTIONS: Final = "PET_"  # prefix of the variables that it reads them from
 LONGEST_WAIT: Final = 3600.0  # seconds for the end of a process
@@ -169,6 +170,12 @@ class RankProcesses:
     def exit_codes(self) -> list[int | None]:
         """The exit codes; None while running."""
         return [process.poll() for process in self._processes]
+
+    @property
+    def exiting(self) -> frozenset[int]:
+        """The local ranks that exit and cannot be waited for yet, although others may see that they are gone."""
+        running = enumerate(self._processes)
+        return frozenset(number for number, one in running if one.poll() is None and is_exiting(one.pid))
 
     def await_end(self, seconds: float, *, also: int = -1) -> None:
         """Wait until one of them has ended since the last such wait, and so many seconds at most.

@@ -223,6 +223,7 @@ class NodeAgent(ElasticAgent):
 
         ``agreed``: they end the round together, after a step.
         """
+        exiting, now = self._ranks.exiting, time.time()
         if self._kept and not all_of_them:
             self._kept.leave(agreed=timeout if agreed else None)
             self._ranks.stop(timeout, but=self._kept.pids)
@@ -230,13 +231,16 @@ class NodeAgent(ElasticAgent):
         else:
             self._ranks.stop(timeout)
             self._logs.finish()
+        if exiting:  # their peers may have lost them already: they left by themselves, too
+            codes = enumerate(self._ranks.exit_codes())
+            self._observe_departures([code if number in exiting else None for number, code in codes], now)
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
         self._await_news()
         codes = self._ranks.exit_codes()
         self._orphans.look()
-        self._observe_departures(codes)
+        self._observe_departures(codes, time.time())
         self._drain_outcome.observe(codes, draining=self._drain.requested)
         if self._drain.requested and not self._drain_forwarded:
             self._forward_drain()
@@ -277,10 +281,10 @@ class NodeAgent(ElasticAgent):
             with suppress(*LOST):
                 self._handler.end_round(lost=False)
 
-    def _observe_departures(self, codes: Sequence[int | None]) -> None:
+    def _observe_departures(self, codes: Sequence[int | None], now: float) -> None:
         """Keep which rank has ended with 0 by itself; after a signal to stop, that says nothing."""
         if not self._drain.requested:
-            self._reporter.departures.saw_codes([files.rank for files in self._files], codes, time.time())
+            self._reporter.departures.saw_codes([files.rank for files in self._files], codes, now)
 
     def _finish_watch(self) -> None:
         """Read what ranks that have ended had called."""
@@ -324,7 +328,7 @@ class NodeAgent(ElasticAgent):
         self._history.ranks_end(self._watch, "stop")
         codes = self._ranks.exit_codes()
         self._orphans.look()
-        self._observe_departures(codes)
+        self._observe_departures(codes, time.time())
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed, waited=self._waited(worker_group, codes))
@@ -360,11 +364,12 @@ class NodeAgent(ElasticAgent):
         if not (self._reporter.forming or worker_group.group_rank) and self._handler.reason:
             log(self._node.node_index, self._handler.reason)
         if not self._reporter.departures.explained:  # else they were stopped
-            self._observe_departures(self._ranks.exit_codes())
-        self._finish_watch()
+            self._observe_departures(self._ranks.exit_codes(), time.time())
+        self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self._shut_down(goes_on=True)
+        self._finish_watch()
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
             self._drain.reason = self._drained(self._failures(worker_group))
         self._reporter.recovery.mark("stop")
