@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 import torch
@@ -329,7 +329,27 @@ def test_a_torch_without_what_is_needed_is_told(sharded: nn.Module, monkeypatch:
             changed.setattr(torch, "__version__", "2.8.0")
             changed.delattr(FSDPModule, name, raising=False)
             with pytest.raises(CannotRenewError, match=r"torch 2\.8\.0 cannot take back a step"):
-                ReplicatedShards([sharded])
+                ReplicatedShards([sharded], Meetings)
+
+
+class Meetings:
+    """Those of a replica of one rank; keeps what was asked of them."""
+
+    seen: ClassVar[list[str]] = []
+    during: ClassVar[list[str]] = [""]
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        assert group.size() == 1
+        self.seen.append("made")
+
+    def begin(self) -> None:
+        self.seen.append(self.during[0])
+
+    def wait(self) -> None:
+        self.seen.append("wait")
+
+    def close(self) -> None:
+        self.seen.append("close")
 
 
 def renewable(sharded: Any) -> None:
@@ -375,12 +395,12 @@ def use_a_part_of_a_mesh(_: Any) -> Any:
 def test_what_cannot_be_renewed_is_told(sharded: Any, change: Callable[[Any], Any], why: str) -> None:
     renewable(sharded)
     with pytest.raises(CannotRenewError, match=why):
-        ReplicatedShards([change(sharded)])
+        ReplicatedShards([change(sharded)], Meetings)
 
 
 def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded])
+    shards = ReplicatedShards([sharded], Meetings)
     monkeypatch.setattr(type(shards._mesh), "size", lambda _, dim: (2, 2)[dim])
     shards.check(2, 4)
     with pytest.raises(CannotRenewError, match="3 ranks cannot hold replicas of a model in 2 parts"):
@@ -389,47 +409,37 @@ def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) ->
         shards.check(3, 4)
 
 
-def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(
-    sharded: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(sharded: Any) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded])
-    met: list[str] = []
-    during = ["backward"]
-    group = shards._mesh.get_group(1)
-
-    class Watched:
-        def barrier(self) -> Any:
-            met.append(during[0])
-            return group.barrier()
-
-    monkeypatch.setattr(type(shards._mesh), "get_group", lambda *_: Watched())
+    shards = ReplicatedShards([sharded], Meetings)
 
     def step(*, passes: int = 1) -> list[str]:
-        met.clear()
+        Meetings.seen.clear()
         for _ in range(passes):
-            during[0] = "backward"
+            Meetings.during[0] = "backward"
             sharded(torch.ones(1, 2)).sum().backward()
-        during[0] = "update"
+        Meetings.during[0] = "update"
         shards.meet()
-        return [*met]
+        assert Meetings.seen.pop() == "wait"
+        return [*Meetings.seen]
 
     shards.watch(on=True)
-    assert step() == ["update"], "it is not known when they are complete"
+    assert step() == ["made", "update"], "it is not known when they are complete"
     assert step() == step() == ["backward"]
     assert step(passes=2) == ["backward", "update"]
     assert step(passes=2) == ["backward"]
     assert step() == ["update"]
+    Meetings.seen.clear()
     shards.reset()
-    assert step() == ["update"], "as on a new rank"
+    assert Meetings.seen == ["close"]
+    assert step() == ["made", "update"], "as on a new rank"
     shards.watch(on=False)
-    monkeypatch.undo()
-    ReplicatedShards([sharded])  # nothing of the script's own is left behind
+    ReplicatedShards([sharded], Meetings)  # nothing of the script's own is left behind
 
 
 def test_a_renewed_mesh_has_the_new_groups_and_the_model_trains_on(sharded: nn.Module) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded])
+    shards = ReplicatedShards([sharded], Meetings)
     sharded(torch.ones(1, 2))  # without a backward pass
     shards.reset()
     dist.destroy_process_group()

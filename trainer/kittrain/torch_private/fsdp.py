@@ -6,8 +6,8 @@ and optimizer states of a living model stay as they are, once the mesh has got w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 import torch
 import torch.distributed as dist
@@ -30,17 +30,31 @@ class CannotRenewError(RuntimeError):
     """A model cannot go on with other process groups; says why."""
 
 
+class Meeting(Protocol):
+    """Where the ranks of a replica meet; all of it is collective but ``close``."""
+
+    def begin(self) -> None:
+        """Come to the next meeting; who has not waited for the last one waits for this one only."""
+
+    def wait(self) -> None:
+        """Wait until all have come to it."""
+
+    def close(self) -> None:
+        """There are no more meetings."""
+
+
 class ReplicatedShards:
     """Modules that ``fully_shard`` has divided among ranks, with replicas: on one mesh of all ranks.
 
     Args:
         modules: with all of them.
+        meeting: makes the place where the ranks of a group meet; collective.
 
     Raises:
         CannotRenewError: they cannot go on with other process groups.
     """
 
-    def __init__(self, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, modules: Sequence[nn.Module], meeting: Callable[[dist.ProcessGroup], Meeting]) -> None:
         self._modules = [one for module in modules for one in module.modules() if isinstance(one, FSDPModule)]
         try:
             self._mesh = self._only_mesh(modules)
@@ -49,7 +63,9 @@ class ReplicatedShards:
                 f"torch {torch.__version__} cannot take back a step of FSDP2 that was cut short ({error})"
             ) from error
         self._averages = self._usual = 0  # exchanges of gradients since the last step, and in the one before
-        self._meeting: dist.Work | None = None
+        self._make_meeting = meeting
+        self._meeting: Meeting | None = None  # of this replica; made in the round's first step
+        self._begun = False
 
     def watch(self, *, on: bool) -> None:
         """See each average of gradients over the replicas from now on, or no longer."""
@@ -62,20 +78,26 @@ class ReplicatedShards:
         They begin to meet where gradients are usually complete, while FSDP2 still assigns them: there is little left to
         wait for. If that was too early, as a step has more backward passes than the one before, they meet again.
         """
-        if self._meeting is None or self._averages != self._usual:
-            self._meeting = self._mesh.get_group(1).barrier()
+        if self._meeting is None:
+            self._meeting = self._make_meeting(self._mesh.get_group(1))
+        if not self._begun or self._averages != self._usual:
+            self._meeting.begin()
         self._meeting.wait()
-        self._averages, self._usual, self._meeting = 0, self._averages, None
+        self._averages, self._usual, self._begun = 0, self._averages, False
 
     def _averaged(self, _: object) -> None:
         self._averages += 1
-        if self._averages == self._usual:
-            self._meeting = self._mesh.get_group(1).barrier()
+        if self._averages == self._usual and self._meeting:
+            self._meeting.begin()
+            self._begun = True
 
     def reset(self) -> None:
         """Drop what a step that was cut short has left. Not collective."""
         self._averages = self._usual = 0  # as of a new rank: all ranks of a replica have to meet as often
-        self._meeting = None
+        self._begun = False
+        if self._meeting:
+            self._meeting.close()
+            self._meeting = None
         for state in self._states():
             for group in _groups_of(state):
                 group._all_gather_result = None  # noqa: SLF001  the rank would wait for an exchange that has failed

@@ -15,6 +15,7 @@ FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 GROUP: Final = "init_process_group"
 BUILD: Final = "FileBaton.wait"  # until the lock file of an extension's build is gone
+MEETING: Final = "the meeting of its replica"  # before an optimizer step; see rank/world/meeting.py
 BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it: the frames are the same
 
 # Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
@@ -26,6 +27,7 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),
     (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
     (*early.COMPARE_MODELS, "DDP's comparison of models"),
+    ("kittrain/system/meeting.py", "", MEETING),
     ("kittrain/rank/training/step_sync.py", "_wait", "the sum of the losses"),
     ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
 )

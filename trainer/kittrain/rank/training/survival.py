@@ -178,7 +178,7 @@ class Survival:
         """Why this rank could not outlive its round; empty if it can."""
         if self._state.sharded:
             try:
-                self._shards = ReplicatedShards(self._state.modules)
+                self._shards = ReplicatedShards(self._state.modules, self._world.meeting_of)
             except CannotRenewError as error:
                 return str(error)
         if self._why_not:

@@ -27,11 +27,13 @@ def gather(content: bytes, device: torch.device) -> list[bytes]:
     return [_bytes(part, length) for part, length in zip(parts or (), lengths, strict=is_main)]
 
 
-def all_gather(numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-    """All ranks' numbers of 64 bits, by rank, on every rank; all ranks have as many."""
+def all_gather(
+    numbers: Sequence[int], device: torch.device, *, group: dist.ProcessGroup | None = None
+) -> list[list[int]]:
+    """All ranks' numbers of 64 bits, by rank, on every rank; all ranks have as many; of a group, if one is given."""
     own = torch.tensor(numbers, dtype=torch.int64, device=device)
-    rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(rows, own)
+    rows = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(rows, own, group=group)
     found: list[list[int]] = torch.stack(rows).tolist()
     return found
 

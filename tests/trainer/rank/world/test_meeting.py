@@ -1,0 +1,88 @@
+"""Ranks of one host meet by sockets, others by a collective: real groups of two processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RANK = """\
+import os, sys, threading, time
+from datetime import timedelta
+import torch.distributed as dist
+from kittrain.rank.world import meeting, rounds
+
+class Heartbeat:
+    def left(self, number):
+        pass
+
+folder, rank, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+dist.init_process_group("gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
+if case == "hosts":
+    meeting._here = lambda: rank
+elif case == "unreachable" and rank:
+    meeting._connect = lambda *_: None
+elif case == "no address" and rank:
+    meeting._door = lambda _: None
+elif case == "over" and rank:
+    meeting._connect = lambda *_: time.sleep(60)  # it has stopped
+own = rounds.Rounds(None, Heartbeat())
+own._told = True
+if case == "over":
+    threading.Timer(0.5, own._end, (1,)).start()
+try:
+    place = own.meeting_of(dist.group.WORLD, timeout=timedelta(seconds=60))
+    for _ in range(3):
+        place.begin()
+        place.wait()
+    if case == "told":
+        place.begin()
+        dist.barrier()
+        own._end(1)
+        place.wait()  # both have come before they were told
+        print("met", flush=True)
+        place.begin()
+except RuntimeError as error:
+    print(f"{type(error).__name__}: {error}", flush=True)
+    os._exit(0)
+print(type(place).__name__, flush=True)
+place.close()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "printed"),
+    [
+        ("one host", "Meeting\n"),
+        ("hosts", "CollectiveMeeting\n"),
+        ("unreachable", "CollectiveMeeting\n"),
+        ("no address", "CollectiveMeeting\n"),
+        ("told", "met\nMeetingError: Connection closed by peer\n"),
+    ],
+)
+def test_all_ranks_of_a_group_meet_in_the_same_way(tmp_path: Path, case: str, printed: str) -> None:
+    assert _run(tmp_path, case) == [printed] * 2
+
+
+def test_a_round_that_ends_while_ranks_connect_is_left(tmp_path: Path) -> None:
+    first, *_ = _run(tmp_path, "over", wait_for=1)
+    assert first == "MeetingError: Connection closed by peer\n"
+
+
+def _run(folder: Path, case: str, *, wait_for: int = 2) -> list[str]:
+    (folder / "rank.py").write_text(RANK)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-P", folder / "rank.py", folder, str(rank), case], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    try:
+        return [one.communicate(timeout=120)[0] for one in ranks[:wait_for]]
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
