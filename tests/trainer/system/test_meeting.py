@@ -209,6 +209,24 @@ def test_who_came_before_it_was_asked_to_leave_still_meets() -> None:
     other.close()
 
 
+@pytest.mark.parametrize("read", [True, False], ids=["before", "after"])
+def test_the_word_of_who_came_and_then_ended_counts(*, read: bool) -> None:
+    one, other = pair()
+    if read:
+        one.begin()
+        one.drop()
+        other.begin()
+    else:
+        other.begin()
+        one.begin()
+        one.drop()  # with the other's word unread
+    other.wait()
+    other.begin()
+    with pytest.raises(MeetingError, match="closed by peer"):
+        other.wait()
+    other.close()
+
+
 def test_who_has_withdrawn_does_not_wait_for_ever_nor_who_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "GRACE", 0.1)
     one, other = pair()
@@ -237,8 +255,9 @@ def test_a_forked_process_does_not_keep_a_meeting_open() -> None:
     try:
         os.read(read, 1)
         one.drop()  # as when its process ends, whose child lives
+        other.begin()
         with pytest.raises(MeetingError, match="closed by peer"):
-            other.begin()
+            other.wait()
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

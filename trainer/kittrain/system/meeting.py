@@ -32,6 +32,7 @@ GRACE: Final = 5.0  # seconds that one who has withdrawn waits for the others' w
 CONNECT_SECONDS: Final = 10.0
 NUMBER: Final = struct.Struct("=q")  # of a meeting, or the key of who has called
 CALL: Final = struct.Struct("=qq")  # who calls, and the key of who is called
+GONE: Final = (BrokenPipeError, ConnectionResetError)
 CREDENTIALS: Final = struct.Struct("=iII")  # of a peer: process, user, group
 
 
@@ -62,18 +63,16 @@ class Meeting:
         """Come to the next meeting, and tell the others. Who has not waited for the last one waits for this one only.
 
         Raises:
-            MeetingError: this process or another one does not come any more.
+            MeetingError: this process does not come any more.
         """
         with self._lock:
             if self._withdrawn is not None:
                 raise MeetingError("Connection closed by peer")
             self._number += 1
             message = NUMBER.pack(self._number)
-            try:
-                for one in self._peers:
+            for one in self._peers:
+                with suppress(*GONE):  # it may have come before: its word is still to be read
                     one.send(message)
-            except OSError as error:
-                raise MeetingError("Connection closed by peer") from error
 
     def wait(self) -> None:
         """Wait until all have come to the meeting.
@@ -117,8 +116,8 @@ class Meeting:
                 if now > deadline:
                     raise MeetingError("Socket Timeout") from None
                 continue
-            except OSError:
-                message = b""
+            except ConnectionResetError:  # told once, before what was received: it ended with a word of ours unread
+                continue
             if len(message) < NUMBER.size:
                 raise MeetingError("Connection closed by peer")
             number: int = NUMBER.unpack(message)[0]
