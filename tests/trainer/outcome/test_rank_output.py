@@ -12,6 +12,7 @@ from kittrain.outcome.rank_output import (
     LOST_WORKER,
     OTHER_GROUP,
     WIDTH,
+    aborted,
     child_error,
     clean,
     excerpt,
@@ -158,6 +159,38 @@ def test_a_thread_that_an_error_has_ended_is_known_by_what_python_printed_of_it(
     told = "Exception in thread Thread-1 (produce): KeyError: 'ids'"
     assert thread_error(["step 1", *said, "\x1b[31mKeyError: 'ids'\x1b[0m", "step 2"]) == told
     assert thread_error(["step 1", "KeyError: 'ids'"]) == ""
+
+
+@pytest.mark.parametrize("error", ["Empty: ", "queue.Empty", "Full: ", "BrokenBarrierError: ", "TimeoutError: "])
+def test_what_waits_for_a_thread_is_explained_by_how_that_has_ended(error: str) -> None:
+    said = [
+        "Exception in thread Thread-1 (read):",
+        "Traceback (most recent call last):",
+        '  File "a.py", line 3, in read',
+        "    x()",
+        "KeyError: 'ids'",
+    ]
+    assert child_error(error, ["step 1", *said, "step 2"]) == "KeyError: 'ids' (in thread Thread-1 (read))"
+    assert child_error(error, ["step 1", *said[1:], "handled"]) == ""
+    assert child_error(f"{error}of water", ["step 1", *said]) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("  what():  [enforce fail at /g/pair.cc:4] op.preamble.length <= op.nbytes. 8 vs 4. ",
+         "op.preamble.length <= op.nbytes. 8 vs 4."),
+        ("  what():  std::bad_alloc", "std::bad_alloc"),
+        ("double free or corruption (!prev)", "double free or corruption (!prev)"),
+        ("free(): invalid pointer", "free(): invalid pointer"),
+        ("*** stack smashing detected ***: terminated", "*** stack smashing detected ***: terminated"),
+        ("python: a.c:3: main: Assertion `n > 0' failed.", "python: a.c:3: main: Assertion `n > 0' failed."),
+        ("free: 3 GiB", ""),
+        ("what: nothing", ""),
+    ],
+)  # fmt: skip
+def test_why_native_code_has_aborted_is_what_it_has_printed(line: str, why: str) -> None:
+    assert aborted(["step 1", line, "Fatal Python error: Aborted", "Thread 0x1 (most recent call first):"]) == why
 
 
 def test_a_group_that_is_not_the_jobs_is_known_by_the_note_about_it() -> None:

@@ -12,6 +12,7 @@ NEAR: Final = 4  # lines at the end, of which one may be the error
 WIDTH: Final = 200  # characters of each
 LOSSES: Final = 3  # lines that show NaN, after which that is no mean of nothing
 FATAL: Final = "Fatal Python error: "  # prefix of faulthandler's output
+THREAD: Final = "Exception in thread "  # and its name
 HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
 LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and the signal
@@ -40,11 +41,20 @@ _WAITS: Final = re.compile(r"\b(?:retry(?:ing)?|waiting for)\b", re.IGNORECASE) 
 _NUMBER: Final = re.compile(r"[\d.]+")
 _USAGE: Final = re.compile(r"usage: ", re.IGNORECASE)
 _THREAD: Final = re.compile(r"(Current thread|Thread|Stack) ")
-_THREAD_ENDED: Final = re.compile(r"Exception in thread .+:$")
+_THREAD_ENDED: Final = re.compile(rf"{THREAD}.+:$")
 _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line begins the error
 _ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")  # a traceback's first unindented line, which is its error
 _OF_A_CHILD: Final = re.compile(
     r"RuntimeError: DataLoader worker .*exited unexpectedly|(?:[\w.]+\.)?(?:BrokenProcessPool|ProcessExitedException): "
+)
+_OF_A_THREAD: Final = re.compile(  # what waits for a thread that has ended tells nothing of it
+    r"(?:_?queue\.)?(?:Empty|Full):? ?$|(?:threading\.)?BrokenBarrierError:? ?$|(?:[\w.]+\.)?TimeoutError:? ?$"
+)
+_ABORTED: Final = re.compile(
+    r"\s*what\(\):\s+(?:\[enforce fail at [^\]]*\] ?)?(?P<what>\S.*)"
+    r"|(?:double free or corruption|(?:free|malloc|realloc|munmap_chunk)\(\): |corrupted (?:size|double-linked)).*"
+    r"|\*\*\* .+: terminated"
+    r"|.*: Assertion [`'].+' failed\.?$"
 )
 _OF_RANK: Final = re.compile(r"^\[rank\d+\]: ")  # which torch puts before each line
 _LOSS: Final = re.compile(r"(?<![a-z])(?<!val_)(?<!val )loss['\"]?\s*[:=]?\s*[-+]?(?:\d|nan\b|inf\b)", re.IGNORECASE)
@@ -150,7 +160,13 @@ def _whole(line: str, rest: Iterator[str]) -> str:
 
 
 def child_error(error: str, lines: Sequence[str]) -> str:
-    """The own error of a process of the script, if the rank's is only that it has ended; empty if it printed none."""
+    """The own error of a process or thread of the script, if the rank's is only that it does not come any more.
+
+    Empty if it printed none.
+    """
+    if _OF_A_THREAD.match(error):
+        name, ended, raised = thread_error(lines).removeprefix(THREAD).partition(": ")
+        return f"{raised} (in thread {name})" if ended and raised else ""
     return (handled_error(lines) or _headless(lines)) if _OF_A_CHILD.match(error) else ""
 
 
@@ -159,6 +175,12 @@ def _headless(lines: Sequence[str]) -> str:
     texts = [_OF_RANK.sub("", clean(line)) for line in lines]
     ends = (at for at in range(len(texts) - 1, 0, -1) if _ENDS.match(texts[at]) and texts[at - 1].startswith("    "))
     return next((_whole(texts[at], iter(texts[at + 1 :]))[:WIDTH] for at in ends), "")
+
+
+def aborted(lines: Sequence[str]) -> str:
+    """Why native code has aborted the rank, as C++ and the C library print it; empty if they have printed nothing."""
+    found = (_ABORTED.match(clean(line)) for line in reversed(lines))
+    return next((" ".join((one["what"] or one[0]).split())[:WIDTH] for one in found if one), "")
 
 
 def other_group(lines: Sequence[str]) -> str:

@@ -94,6 +94,18 @@ def test_an_exception_is_printed_and_recorded_from_the_scripts_first_frame(tmp_p
         assert text.endswith("ValueError: no\n")
 
 
+def test_an_error_of_importing_torch_itself_is_recorded(tmp_path: Path) -> None:
+    (tmp_path / "queue.py").write_text("class ReplayQueue: pass\n")
+    (tmp_path / "train.py").write_text("import torch\n")
+    done = work(tmp_path, "train.py")
+    recorded = json.loads((tmp_path / "error.json").read_text())["message"]
+    assert done.returncode == 1
+    assert recorded["message"].startswith("ImportError: cannot import name ")
+    assert "from 'queue'" in recorded["message"]
+    assert 'train.py", line 1, in <module>' in recorded["extraInfo"]["py_callstack"]
+    assert "only be initialized once" not in done.stderr
+
+
 GONE = "[/b/gloo/pair.cc:1] Connection closed by peer [127.0.0.1]:5. Check the logs of the remote worker."
 
 

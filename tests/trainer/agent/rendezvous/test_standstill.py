@@ -210,6 +210,47 @@ def test_ranks_of_which_one_may_be_on_its_way_do_not_hang(other: dict[str, Any])
     assert wait_together(Round(), [waits(0, GROUP), replace(waits(1, GROUP), **other)]) is None
 
 
+APART = (
+    [rank(0, wait="barrier", call=call(1)), rank(1, wait=BACKWARD)],
+    [rank(0, wait="new_group"), rank(1, wait="new_group")],
+    [rank(0, wait="barrier"), rank(1, wait="barrier")],
+)
+ON_ITS_WAY = (
+    [rank(0, wait="barrier"), rank(1, wait=BACKWARD, busy=True)],
+    [rank(0, wait="barrier"), rank(1)],
+    [rank(0, wait="barrier"), rank(1, wait=BUILD)],
+    [rank(0, wait="barrier"), rank(1, wait=BACKWARD, frozen=True)],
+    [rank(0, wait="barrier"), rank(1, loads=True)],
+    [rank(0, wait="all_reduce"), rank(1, wait="all_reduce")],  # it may take so long
+    [rank(0, wait="barrier"), replace(rank(1, wait=BACKWARD), said="retrying")],
+)
+
+
+@pytest.mark.parametrize(("statuses", "told"), [*((one, True) for one in APART), *((one, False) for one in ON_ITS_WAY)])
+def test_ranks_that_wait_for_each_other_are_said_to_once_they_have_for_a_while(
+    statuses: list[RankStatus],
+    told: bool,  # noqa: FBT001
+) -> None:
+    job = Round()
+    job.quiet(0, 1)
+    for now in (20.0, 34.0, 36.0):
+        job.answer(now, *statuses) if job.looks(now) else None
+        assert not job.watch.text.endswith("; each waits for others"), now
+    assert job.looks(50.0)
+    job.answer(50.0, *statuses)
+    assert job.watch.text.endswith("; each waits for others") is told
+    assert len(job.watch.text) <= LIMIT
+
+
+def test_ranks_that_make_other_calls_each_time_do_not_wait_for_each_other() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    for number, now in enumerate((20.0, 40.0, 60.0, 110.0)):
+        assert job.looks(now)
+        job.answer(now, rank(0, wait="barrier", call=replace(call(1), number=number)), rank(1, wait="all_gather"))
+        assert "each waits" not in job.watch.text
+
+
 def test_waiting_is_counted_from_where_the_ranks_wait_now() -> None:
     job = Round()
     job.quiet(0, 1)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import builtins
 import faulthandler
+import json
 import os
 import runpy
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
@@ -139,12 +141,27 @@ def record(error: BaseException) -> None:
     error.__traceback__ = without_own_frames(error.__traceback__)
     if told := failing_line.values(error):
         error.add_note(f"{VALUES}{told}")  # below its traceback
-    from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
-
     try:
-        get_error_handler().record_exception(error)
+        _recorder()(error)
     except Exception as failed:  # noqa: BLE001  an error without a text, a full disk: must not hide the script's error
         sys.stderr.write(f"warning: cannot record the error: {of_error(failed)}\n")
+
+
+def _recorder() -> Callable[[BaseException], None]:
+    """What writes an error to its file: torch, unless the script's error is that torch cannot be imported."""
+    try:
+        from torch.distributed.elastic.multiprocessing.errors import get_error_handler  # noqa: PLC0415  1.7 s
+    except Exception:  # noqa: BLE001  its import may fail with anything, as a file next to the script hides what it needs
+        return _record_without_torch
+    return get_error_handler().record_exception
+
+
+def _record_without_torch(error: BaseException) -> None:
+    """Write what torch would, to where the agent reads it."""
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        info = {"py_callstack": "".join(traceback.format_exception(error)), "timestamp": str(int(time.time()))}
+        message = {"message": f"{type(error).__name__}: {error}", "extraInfo": info}
+        Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
 
 
 def print_error(error: BaseException) -> None:

@@ -17,8 +17,8 @@ from typing import Final
 from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus, calls_in_progress, diagnose, ranges
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
-from kittrain.agent.rendezvous.stacks import BACKWARD
-from kittrain.system.calls import contradiction
+from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, Location
+from kittrain.system.calls import Call, contradiction
 from kittrain.system.heartbeat import Phase
 
 FIRST_DELAY: Final = 5.0  # seconds between two looks; doubles each time
@@ -29,6 +29,9 @@ LIMIT: Final = 140  # characters of the sentence, which "no step for 1h05m: " he
 PLURALS: Final = {"is": "are", "has": "have", "does": "do", "tries": "try"}  # of the sentence; other verbs lose their s
 SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
+APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
+APART_WORDS: Final = "; each waits for others"
+EMPTY: Final = frozenset({"barrier", "new_group"})  # exchange nothing that could take so long
 SAID: Final = 60  # characters that have to be left for what one of them says
 _SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
@@ -52,6 +55,8 @@ class StandstillWatch:
         self._reports: dict[Node, Sequence[RankStatus]] = {}
         self._waiting: Sequence[RankStatus] = ()  # all ranks, while each only waits for others, before its first step
         self._waiting_since = 0.0
+        self._places: list[tuple[int, Location, Call]] = []  # of all ranks, while all wait
+        self._places_since = 0.0
         self.text = ""  # where the ranks are; empty: they take steps, or nothing is known
 
     def record_heartbeat(self, node: Node, *, quiet: bool) -> None:
@@ -83,11 +88,32 @@ class StandstillWatch:
         self._requested_at, self._next = None, now + self._delay
         statuses = sorted((one for report in self._reports.values() for one in report), key=lambda one: one.rank)
         text = sentence(statuses, left=[node.index for node in group if node.done])
+        apart = self._wait_apart(statuses if complete else (), now)
+        if apart and text and _SAYS not in text:
+            text = f"{text[: LIMIT - len(APART_WORDS)]}{APART_WORDS}"
         if _without_counts(text) != _without_counts(self.text):
             self.text = text
         self._delay = min(2 * self._delay, MAX_DELAY if self.text else UNTOLD_DELAY)
+        if self._places and not apart:
+            self._next = min(self._next, now + APART)  # whether they are still there
         self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
+
+    def _wait_apart(self, statuses: Sequence[RankStatus], now: float) -> bool:
+        """Whether all ranks have long been waiting in calls that cannot be one, so that none can end.
+
+        Or in one call of all that exchanges nothing.
+        """
+        running = [one for one in statuses if not one.ended]
+        waits = {one.location.wait for one in running}
+        still = all(one.has_stack and not (one.busy or one.frozen) for one in running) and not waits & {"", BUILD}
+        if not still or len(running) == 1 or not (len(waits) > 1 or waits <= EMPTY):
+            self._places = []
+            return False
+        places = [(one.rank, one.location, one.call) for one in running]
+        if places != self._places:
+            self._places, self._places_since = places, now
+        return bool(places) and now - self._places_since >= APART
 
     def _follow(self, statuses: Sequence[RankStatus], now: float) -> None:
         """Keep since when all ranks wait where they do."""

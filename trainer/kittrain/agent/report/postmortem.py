@@ -73,6 +73,8 @@ class Postmortem:
             why = OOMKills.now().since(self._before)
         elif number == signal.SIGBUS:
             why = f"{why} ({_shared_memory()})"
+        elif number == signal.SIGABRT:
+            why = rank_output.aborted(output) or why
         stood = locate(output) if why and number != signal.SIGKILL else None
         return (
             f"killed by {record.signal_name()}" + (f" at {stood.line}" if stood else "") + (f": {why}" if why else "")
