@@ -26,6 +26,13 @@ STRANGERS: Final = (
     "ValueError: FailedMount is no label of this data set",
     "ValueError: answer 'exceeded quota: small' is no class",
     "ValueError: 3 GPUs requested, but 2 visible in the picture",
+    # Arguments, programs and files in another sense.
+    "ValueError: unrecognized arguments: --local-rank of the army",
+    "ValueError: the following arguments are required: two premises",
+    "ValueError: fatal: not a git repository but a museum",
+    "ValueError: JSONDecodeError: Extra data: line 2 column 1 is a label",
+    "ValueError: rank 3 has saved the day; go on",
+    "ValueError: rank 3 sits; each waits for others",
     # Of other services' deadlines.
     "DeadlineExceeded: 504 Deadline Exceeded",
     "DeadlineExceeded: the auction ran longer than 30s",

@@ -190,6 +190,12 @@ ENDS: Final = Family(
             "leave out TORCH_DISTRIBUTED_DEBUG=DETAIL, if it is set: without GPUs torch crashes with it there",
         ),
         Rule(
+            r"^killed by SIG(?:SEGV|FPE|ABRT)\b",
+            "",
+            "see the call in the stack; look for a library that was built for another version of Python or torch",
+            seen="killed by SIGABRT at train.py:17 in step: native code aborted",
+        ),
+        Rule(
             r"^killed by SIGILL",
             "",
             "a library was built for another CPU: use another build, or set nodeSelector",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -15,14 +16,14 @@ from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS, LATE, LOST_WORKER, OTHER_GROUP
+from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.libraries import LIBRARIES
 from kitctl.state.why.losses import LOSSES
 from kitctl.state.why.network import NETWORK
 from kitctl.state.why.python import PYTHON
 from kitctl.state.why.repeats import says
-from kitctl.state.why.rule import Family, brief
+from kitctl.state.why.rule import LIMIT, Family, brief
 from kitctl.state.why.scheduling import SCHEDULING
 from kitctl.state.why.scripts import SCRIPTS
 from kitctl.state.why.services import SERVICES
@@ -59,13 +60,19 @@ FAMILIES: Final[tuple[Family, ...]] = (
 EVIDENCE: Final = 12  # lines
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
 AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
+RESUME: Final = (
+    "let the script take what it finds when it is started again: exist_ok=True, and go on from its last checkpoint"
+)
 FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: nothing was saved, or nothing is loaded
 LATER: Final = "training goes on, and what is missing follows once that ends"
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
-_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}")  # of no other fact it is known that it cannot go on
+_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
+_IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
+_MAY_WAIT: Final = re.compile(r"^rank \d+ has saved \S+ to its node's own folder")  # a failure is told first
+_FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
@@ -125,6 +132,8 @@ def explain(job: JobState, now: float) -> Explanation:
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
     fact = job.still(now)
+    if fact and _MAY_WAIT.search(job.reason) and job.reason.startswith(cause):
+        cause = fix = ""  # a warning, which explains no standstill
     if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
@@ -201,15 +210,15 @@ def _then(job: JobState) -> str:
 def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     """Causes and their fixes, the most telling first."""
     if job.failure and job.phase == "Failed":
-        yield _of_failure(job.failure, local=local)
+        yield _left_behind(job, job.failure, local=local) or _of_failure(job.failure, local=local)
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         texts = [*nodes, _late(job), job.reason] if _stuck(job) else [_late(job), job.reason, *nodes]
         if again := _repeated(job):
             yield _of_failure(again, local=local)
         told = job.last_failure
-        if told and (job.reason.startswith("before: ") or told.outcome == "fatal"):
-            yield _of_failure(told, local=local)
+        if told and (job.reason.startswith("before: ") or told.outcome == "fatal" or _MAY_WAIT.search(job.reason)):
+            yield _left_behind(job, told, local=local) or _of_failure(told, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := _known(text, local=local):
                 yield found[:2]
@@ -234,9 +243,28 @@ def _of_storage(job: JobState) -> Iterator[tuple[str, str]]:
 def _repeated(job: JobState) -> Termination | None:
     """The failure of the script's own that a job comes to again, as it has begun anew: it explains the lost steps."""
     last = job.failures[-1] if job.failures and job.reason.startswith(FROM_THE_BEGINNING) else None
-    if last is None or last.cause.startswith("killed by "):
+    if last is None or _FROM_OUTSIDE.match(last.cause):
         return None
     return Termination(outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause)
+
+
+def _left_behind(job: JobState, failure: Termination, *, local: bool) -> tuple[str, str] | None:
+    """Of ranks that cannot be started again, as what they wrote is there: what has made them start again is the cause.
+
+    None if nothing else has failed before: then all ranks make it at once, or an earlier run has.
+    """
+    if not _IS_THERE.search(failure.error):
+        return None
+    earlier = [one for one in job.failures if not _IS_THERE.search(one.cause) and one.time < (failure.time or math.inf)]
+    if not earlier:
+        return None
+    first = min(earlier, key=lambda one: one.time)
+    known = _known(first.cause, local=local) or UNKNOWN
+    cause = known.cause if known.worded else first.cause
+    if len(cause) > LIMIT // 2:
+        cause = f"{cause[: LIMIT // 2]}…"
+    told = brief(f"rank {first.rank}: {cause}; started again, rank {failure.rank}: {failure.error}")
+    return told, f"{RESUME}; of the first failure: {known.fix or AGAIN.format(job.name)}"
 
 
 def _late(job: JobState) -> str:

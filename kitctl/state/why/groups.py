@@ -11,6 +11,14 @@ GROUPS: Final = Family(
     "Running",
     (
         Rule(
+            r"(\d+ ranks train, \bthe largest process group has \d+ of them\b: each has a model of its own)",
+            "{0}",
+            "leave out rank and world_size of init_process_group, and what sets RANK, WORLD_SIZE and MASTER_PORT in "
+            "the script: kitctl sets them, so that all ranks form one group",
+            seen="2 ranks train, the largest process group has 1 of them: each has a model of its own; ...",
+            means="the script, or what it imports, says how many ranks there are",
+        ),
+        Rule(
             r"(\d+ ranks train, .*?: each has a model of its own)",
             "{0}",
             "a script for one process: --nodes 1; else let it call init_process_group (docs/trainer.md). Accelerate "

@@ -11,6 +11,7 @@ from kitctl.state.why.rule import Family, Rule
 
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
+APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
 _LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
@@ -89,6 +90,16 @@ HANGS: Final = Family(
             "the script needs so many ranks: --nodes, --procs-per-node",
             seen="no step for 20s: ranks 0-1 wait in init_process_group; rank 0 says: world_size 4 is not this "
             "process's WORLD_SIZE, which is 2",
+        ),
+        Rule(
+            APART,
+            "",
+            "all ranks have to make the same collectives in the same order: look for one under a condition that "
+            "differs between ranks (if rank == 0), for a loop that ends sooner on one (equal shares of the data, "
+            "drop_last=True), and let all ranks call new_group() for each group",
+            seen="no step for 40s: rank 0 waits in all_reduce of its backward pass at train.py:8, rank 1 waits in "
+            "barrier at train.py:9; each waits for others",
+            means="each has been at that place for a while, in calls that cannot be the same one",
         ),
         Rule(
             LOST_WORKER,

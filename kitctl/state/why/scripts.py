@@ -116,6 +116,20 @@ SCRIPTS: Final = Family(
             seen="ChildFailedError: train.py FAILED ... exitcode : 1 (pid: 42)",
         ),
         Rule(
+            r"fatal: not a git repository \(or any",
+            "",
+            "the folder that was sent has no .git: name the commit when you submit, as by --env COMMIT=$(git rev-parse "
+            "HEAD), or let the script go on without one",
+            seen="fatal: not a git repository (or any of the parent directories): .git",
+        ),
+        Rule(
+            r"fatal: detected dubious ownership in repository",
+            "",
+            "git refuses a folder of another user: --env GIT_CONFIG_COUNT=1 --env GIT_CONFIG_KEY_0=safe.directory "
+            "--env 'GIT_CONFIG_VALUE_0=*', or let the script do without git",
+            seen="fatal: detected dubious ownership in repository at '/workspace'",
+        ),
+        Rule(
             r"CalledProcessError: .*?died with <Signals\.(SIG\w+)",
             "",
             "that program has crashed, or was ended, by {0}: run it by kitctl exec, or see what it printed before",
@@ -138,6 +152,26 @@ SCRIPTS: Final = Family(
             "the variable {0} is not set",
             "set it: --env {0}=..., or --env {0}, which takes yours",
             called=r"os\.environ|<frozen os>|/os\.py",
+        ),
+        Rule(
+            r"^exit code 2\b[^\n]*unrecognized arguments: (?:[^\n]* )?--local[-_]rank",
+            "",
+            "leave --local-rank out: torch.distributed.launch gave it, and torchrun and kitctl do not; the script "
+            "reads int(os.environ['LOCAL_RANK'])",
+            seen="exit code 2: train.py: error: unrecognized arguments: --local-rank 0",
+        ),
+        Rule(
+            r"^exit code 2\b[^\n]*unrecognized arguments: ([^\n]+)",
+            "",
+            "mend the arguments that follow the script, or add this one to its parser (parser.add_argument); options "
+            "of kitctl stand before the script",
+            seen="exit code 2: train.py: error: unrecognized arguments: --epoch 3",
+        ),
+        Rule(
+            r"^exit code 2\b[^\n]*the following arguments are required: ([^\n]+)",
+            "",
+            "give it after the script's name: kitctl submit ... -- train.py {0} ...",
+            seen="exit code 2: train.py: error: the following arguments are required: --data",
         ),
         Rule(
             r"wrong ELF class|invalid ELF header|ELF load command|\.so[\w.]*: file too short",
@@ -221,6 +255,23 @@ SCRIPTS: Final = Family(
             "the script makes errors of warnings (warnings.simplefilter('error'), PYTHONWARNINGS, python -W): mend "
             "what this one says, or let it pass: warnings.filterwarnings('default', category={0})",
             seen="UserWarning: Detected call of `lr_scheduler.step()` before `optimizer.step()`.",
+        ),
+        Rule(
+            r"^(?:[\w.]+\.)?JSONDecodeError: (?:Expecting (?:property name enclosed in double quotes|',' delimiter"
+            r"|':' delimiter|value(?=: line (?!1 column 1\b)))|Illegal trailing comma"
+            r"|Invalid (?:control character|\\escape))"
+            r"[^\n]*?line (\d+) column (\d+)",
+            "",
+            "line {0}, column {1} of what that line reads is no JSON: it is cut short there, or has a comma before }} "
+            "or ], a missing one, single quotes, or a comment; python -m json.tool FILE checks it",
+            seen="JSONDecodeError: Expecting property name enclosed in double quotes: line 5 column 1 (char 75)",
+        ),
+        Rule(
+            r"^(?:[\w.]+\.)?JSONDecodeError: Extra data: line (\d+) column",
+            "",
+            "the file has more than one JSON value, of which the second begins in line {0}: of JSON lines "
+            "json.loads(line) for each line",
+            seen="JSONDecodeError: Extra data: line 2 column 1 (char 75)",
         ),
         Rule(
             r"^(?:[\w.]+\.)?(?:JSON|TOML)DecodeError: ",

@@ -73,7 +73,8 @@ SERVICES: Final = Family(
             r"Name or service not known|failure in name resolution|NameResolutionError: "
             r"|No address associated with hostname|Could not resolve host",
             "",
-            "check the host's name; if it is right, the node's DNS, or its proxy: --env HTTPS_PROXY=...",
+            "check the host's name; if it is right, the node's DNS, or its proxy: --env HTTPS_PROXY=...; what is "
+            "downloaded can be sent as well (--workdir, --send), or be on a volume",
             seen="[Errno -2] Name or service not known",
         ),
         Rule(

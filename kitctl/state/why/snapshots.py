@@ -99,6 +99,21 @@ SNAPSHOTS: Final = Family(
             seen="no snapshot at step 300: [Errno 28] No space left on device",
         ),
         Rule(
+            r"(rank \d+ has saved \S+ to its node's own folder: [^;]*); (.*)",
+            "{0}",
+            "{1}",
+            seen="rank 0 has saved out/last.pt to its node's own folder: ranks of other nodes do not find it there; "
+            "use --outputs out",
+            means="a rank that is started on another node begins anew, or goes on from another state than the others",
+        ),
+        Rule(
+            r"resumed at step 0: \d+ steps? lost; the script has loaded nothing that it saved in this run",
+            "",
+            "let it load its newest checkpoint when it starts, from a folder that all nodes share (--outputs); "
+            "Failures in kitctl status says what has made the ranks start again",
+            seen="resumed at step 0: 59 steps lost; the script has loaded nothing that it saved in this run",
+        ),
+        Rule(
             r"cannot use its storage \(",
             "",
             "check the volume of the path in the message; if one snapshot can never be read again, move its folder "

@@ -31,6 +31,21 @@ TRAINING: Final = Family(
             seen="Default process group has not been initialized",
         ),
         quoted(
+            r"Error\(s\) in loading state_dict for .*?mixed torch\.Tensor and DTensor|Error\(s\) in loading state_dict "
+            r"for .*?\bto DTensor before calling",
+            "a whole state goes into a sharded model by torch.distributed.checkpoint.state_dict.set_model_state_dict("
+            "model, state, options=StateDictOptions(full_state_dict=True)); or load it before fully_shard()",
+            "RuntimeError: Error(s) in loading state_dict for FSDPNet: ... got mixed torch.Tensor and DTensor, need to "
+            "convert all torch.Tensor to DTensor before calling distributed operators!",
+        ),
+        quoted(
+            r"Error\(s\) in loading state_dict for .*?\b_orig_mod\.",
+            "keys that begin with _orig_mod. are of torch.compile's wrapper: save model._orig_mod.state_dict(), or "
+            "compile in place (model.compile()); of a file that is there: key.replace('_orig_mod.', '')",
+            'Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "0.weight". Unexpected key(s) in '
+            'state_dict: "_orig_mod.0.weight".',
+        ),
+        quoted(
             r"Error\(s\) in loading state_dict for .*?size mismatch for (\S+): .*?torch\.Size\((\[[^\]]*\])\) from "
             r"checkpoint, the shape in current model is torch\.Size\((\[[^\]]*\])\)",
             "{0} is {1} in the checkpoint, and {2} in the model: build the model as it was (number of classes, size of "
@@ -234,8 +249,8 @@ TRAINING: Final = Family(
         Rule(
             r"^Unsupported: |torch\._dynamo\.exc\.",
             "",
-            "leave that out of what torch.compile compiles (torch.compiler.disable), or fullgraph=True, which makes "
-            "it an error",
+            "leave out fullgraph=True, without which torch.compile goes on behind it; or keep that out of what is "
+            "compiled: torch.compiler.disable",
             seen="Unsupported: Attempted to call function marked as skipped",
         ),
         Rule(

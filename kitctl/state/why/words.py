@@ -18,6 +18,10 @@ _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
     r"|RuntimeError: DataLoader worker .*exited unexpectedly"
 )
+_OF_A_THREAD: Final = re.compile(
+    r"(?:_?queue\.)?(?:Empty|Full):? ?$|(?:threading\.)?BrokenBarrierError:? ?$|(?:[\w.]+\.)?TimeoutError:? ?$"
+)
+_IN_THREAD: Final = re.compile(r"\(in thread [^\n]+\)$")  # as the agent adds it
 _NAMES_NO_FILE: Final = re.compile(
     r"(?:[\w.]+\.)?(?:(?:JSON|TOML|Unicode)DecodeError|EmptyDataError|BadZipFile"
     r"|EOFError: (?:Ran out of input|No data left in file|Compressed file ended before))\b"
@@ -59,7 +63,9 @@ def origin(failure: Termination) -> str:
 
 
 def said_before(failure: Termination) -> str:
-    """What a process of the script said, whose end is all that the error tells; empty if it said no error."""
+    """What a process or thread of the script said, whose end is all that the error tells; empty if it said no error."""
+    if _OF_A_THREAD.match(failure.error):
+        return next((line for line in reversed(failure.lines) if _IN_THREAD.search(line)), "")
     errors = [line.strip() for line in failure.lines if _ERROR.match(line.strip()) and failure.error not in line]
     return errors[-1] if errors and _OF_A_PROCESS.match(failure.error) else ""
 

@@ -641,11 +641,79 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
     assert found.fix.startswith("leave out rank and world_size of init_process_group")
     refused = Standstill(since=100.0, what="rank 0 sleeps at h.py:5; rank 0 says: error: connection refused")
     assert explain(replace(JOB, phase="Running", standstill=refused), 142.0).fix == ""
+    apart = Standstill(since=100.0, what="rank 0 waits in barrier at h.py:5, rank 1 waits in all_reduce at h.py:9")
+    assert explain(replace(JOB, phase="Running", standstill=apart), 142.0).fix == ""
+    apart = Standstill(since=100.0, what=f"{apart.what}; each waits for others")
+    assert "in the same order" in explain(replace(JOB, phase="Running", standstill=apart), 142.0).fix
+
+
+NOTICE = (
+    "rank 0 has saved out/a.pt to its node's own folder: ranks of other nodes do not find it there; use --outputs out"
+)
+
+
+def test_where_a_checkpoint_is_saved_explains_neither_a_failure_nor_a_standstill() -> None:
+    running = replace(JOB, phase="Running", reason=NOTICE)
+    found = explain(running, 142.0)
+    assert (found.cause, found.fix) == (NOTICE.partition(";")[0], "use --outputs out")
+    still = explain(replace(running, standstill=Standstill(since=100.0, what="rank 0 sleeps at h.py:5")), 142.0)
+    assert (still.cause, still.fix, still.headline) == ("", "", "no step for 42s: rank 0 sleeps at h.py:5")
+    told = Termination(outcome="retryable", rank=1, node=1, error="KeyError: 'ids'", traceback=CALLED)
+    assert explain(replace(running, last_failure=told), 142.0).cause == "rank 1: KeyError: 'ids'"
+
+
+THERE = "FileExistsError: [Errno 17] File exists: 'out'"
+
+
+def test_what_an_earlier_start_has_left_is_no_cause_but_what_has_ended_that_start_is() -> None:
+    ends = [PastFailure(time=5.0, rank=0, cause="killed by SIGKILL"), PastFailure(time=7.0, rank=1, cause=THERE)]
+    found = explain(replace(failed(THERE, time=9.0), failures=(*ends,)), 10.0)
+    assert found.cause == f"rank 0: killed by SIGKILL; started again, rank 1: {THERE}"
+    assert found.fix.startswith("let the script take what it finds when it is started again: exist_ok=True")
+    assert found.fix.endswith("of the first failure: kitctl logs x --failed shows how they ended")
+    known = PastFailure(time=5.0, cause="RuntimeError: 1D target tensor expected, multi-target not supported")
+    found = explain(replace(failed(THERE, time=9.0), failures=(known, ends[1])), 10.0)
+    assert "shapes of output and labels" in found.fix
+    long = PastFailure(time=5.0, cause=f"ValueError: {'x' * 300}")
+    assert len(explain(replace(failed(THERE, time=9.0), failures=(long,)), 10.0).cause) <= LIMIT
+    # All ranks make it at once; or another rank fails after that.
+    assert explain(replace(failed(THERE, time=9.0), failures=(ends[1],)), 10.0).cause == f"rank 1: {THERE}"
+    later = PastFailure(time=11.0, cause="killed by SIGKILL")
+    assert explain(replace(failed(THERE, time=9.0), failures=(later,)), 12.0).cause == f"rank 1: {THERE}"
+
+
+def test_a_crash_is_told_before_the_steps_that_it_costs_and_a_kill_from_outside_is_not() -> None:
+    anew = "resumed at step 0: 60 steps lost; the script has loaded nothing that it saved in this run"
+    running = replace(JOB, phase="Running", reason=anew, progress=Progress(step=9))
+    crashed = PastFailure(time=5.0, rank=1, cause="killed by SIGABRT at train.py:8 in f: native code aborted")
+    found = explain(replace(running, failures=(crashed,)), 9.0)
+    assert found.cause == f"rank 1: {crashed.cause}"
+    assert found.fix.startswith("see the call in the stack")
+    found = explain(replace(running, failures=(PastFailure(time=5.0, rank=1, cause="killed by SIGKILL"),)), 9.0)
+    assert (found.cause, "--outputs" in found.fix) == (anew, True)
 
 
 @pytest.mark.parametrize(
     ("error", "fix"),
     [
+        ("exit code 2: train.py: error: unrecognized arguments: --local_rank=0", "int(os.environ['LOCAL_RANK'])"),
+        ("exit code 2: train.py: error: unrecognized arguments: --lr 1 --local-rank 0", "leave --local-rank out"),
+        ("exit code 2: train.py: error: unrecognized arguments: --epoch 3", "add this one to its parser"),
+        ("exit code 2: train.py: error: the following arguments are required: --data", "-- train.py --data ..."),
+        ("exit code 128: fatal: not a git repository (or any of the parent directories): .git", "--env COMMIT="),
+        ("exit code 128: fatal: detected dubious ownership in repository at '/w'", "GIT_CONFIG_KEY_0=safe.directory"),
+        ("JSONDecodeError: Expecting property name enclosed in double quotes: line 5 column 1 (char 75)", "} or ]"),
+        ("JSONDecodeError: Expecting ',' delimiter: line 2 column 7 (char 12)", "line 2, column 7"),
+        ("JSONDecodeError: Expecting value: line 3 column 1 (char 12)", "line 3, column 1"),
+        ("JSONDecodeError: Illegal trailing comma before end of object: line 4 column 9 (char 2)", "line 4, column 9"),
+        ("JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "is empty, cut short"),
+        ("JSONDecodeError: Extra data: line 2 column 1 (char 20)", "json.loads(line) for each line"),
+        ("RuntimeError: Error(s) in loading state_dict for FSDPNet: ... got mixed torch.Tensor and DTensor, need to",
+         "set_model_state_dict"),
+        ('RuntimeError: Error(s) in loading state_dict for Net: Unexpected key(s): "_orig_mod.0.weight".',
+         "model._orig_mod.state_dict()"),
+        ('RuntimeError: Error(s) in loading state_dict for Net: Unexpected key(s): "module.0.bias".', "model.module."),
+        ("killed by SIGABRT at train.py:3 in f: native code aborted", "see the call in the stack"),
         ("TypeError: Got unsupported ScalarType BFloat16", ".float() before .numpy()"),
         ("ValueError: DistributedDataParallel device_ids and output_device arguments only work with", "leave out"),
         ("RuntimeError: Expected to mark a variable ready only once. This error", "use_reentrant=False"),
