@@ -93,7 +93,8 @@ def make_here(one: Situation) -> Told:
             again = ("--replace", "--resume")
         (folder / "train.py").write_text(one.script)
         began = time.time()
-        submitted = kitctl(folder, "submit", "--name", name, "--nodes", "2", *one.options, *again, "train.py")
+        words = ("--name", name, "--nodes", "2", *one.options, *again, "train.py", *one.arguments)
+        submitted = kitctl(folder, "submit", *words)
         if submitted.returncode:
             return refused(one, submitted.stderr, seconds=time.time() - began)
         watched = Watched(one)

@@ -219,4 +219,165 @@ for epoch in range(3):
         options=ONCE,
         first=(True, False),
     ),
+    # Of the set that was drawn by lot a fourth time.
+    Situation(
+        name="the number of a rank among the arguments",
+        script="import argparse\nargparse.ArgumentParser().parse_args()",
+        cause="unrecognized arguments: --local-rank 0",
+        fix="LOCAL_RANK",
+        arguments=("--local-rank", "0"),
+        first=(True, False),
+    ),
+    Situation(
+        name="a commit without a repository",
+        script=GROUP + 'import subprocess\nsubprocess.check_output(["git", "rev-parse", "--verify", "HEAD"])',
+        cause="not a git repository",
+        fix="--env COMMIT=",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a barrier under a condition",
+        script=DDP
+        + """
+for i in range(60):
+    step()
+    if i == 40 and rank == 0:
+        dist.barrier()
+""",
+        cause="rank 0 waits in barrier at .*, rank 1 waits in all_reduce of its backward .*; each waits for others",
+        fix="if rank == 0",
+        first=(False, False),
+    ),
+    Situation(
+        name="a group that one rank makes",
+        script=GROUP
+        + """
+alone = dist.new_group([0]) if rank == 0 else None
+both = dist.new_group([0, 1])
+torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4), process_group=both)
+""",
+        cause="ranks 0-1 wait in new_group at train.py:8; each waits for others",
+        fix=r"new_group\(\) for each group",
+        first=(True, False),
+    ),
+    Situation(
+        name="shards that are fewer than ranks",
+        script=DDP
+        + """
+mine = ["a", "b", "c"][rank::2]
+for epoch in range(3):
+    for shard in mine:
+        for i in range(20):
+            step()
+    dist.barrier()
+""",
+        cause="rank 0 waits in all_reduce of its backward .*, rank 1 waits in barrier at .*; each waits for others",
+        fix="a loop that ends sooner on one",
+        first=(True, False),
+    ),
+    Situation(
+        name="a number of ranks that the script sets",
+        script="""
+import os, socket, time, torch
+import torch.distributed as dist
+with socket.socket() as free:
+    free.bind(("", 0))
+    os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": str(free.getsockname()[1])}
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for i in range(400):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+""",
+        cause="2 ranks train, the largest process group has 1 of them",
+        fix="what sets RANK, WORLD_SIZE",
+        first=(True, False),
+    ),
+    Situation(
+        name="a file that hides a module",
+        script="import torch\nimport torch.distributed as dist\nfrom queue import ReplayQueue",
+        files={"queue.py": "class ReplayQueue: pass\n"},
+        cause="cannot import name '\\w+' from 'queue'",
+        fix="hides it: rename that file",
+        options=("--workdir", ".", *ONCE),
+        first=(False, False),
+    ),
+    Situation(
+        name="a comma too many",
+        script="import json\nwith open('config.json') as file:\n    config = json.load(file)",
+        files={"config.json": '{\n  "dim": 8,\n  "optimizer": {"lr": 1e-3},\n}\n'},
+        cause="JSONDecodeError",
+        fix=r"line \d, column \d+ of what that line reads is no JSON: .* a comma before } or \]",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a whole state for a sharded model",
+        script=GROUP
+        + """
+from torch.distributed.fsdp import fully_shard
+model = torch.nn.Linear(8, 8)
+state = {name: one.clone() for name, one in model.state_dict().items()}
+fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
+model.load_state_dict(state)
+""",
+        cause=r"Error\(s\) in loading state_dict for FSDPLinear",
+        fix="set_model_state_dict",
+        options=ONCE,
+        first=(True, False),
+    ),
+    Situation(
+        name="a backward pass that one rank leaves out",
+        script=GROUP
+        + """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+for i in range(60):
+    loss = model(torch.randn(2, 4)).sum()
+    if rank == 1 and i == 30:
+        continue
+    loss.backward()
+    time.sleep(0.02)
+dist.all_reduce(torch.ones(1))
+""",
+        cause="the ranks exchange tensors of different shapes or types|called all_reduce|lost it",
+        fix="a backward pass",
+        first=(False, True),
+    ),
+    Situation(
+        name="a checkpoint of the wrapper",
+        script=DDP
+        + """
+for i in range(30):
+    step()
+torch.save(model.state_dict(), f"best{rank}.pt")
+torch.nn.Linear(4, 4).load_state_dict(torch.load(f"best{rank}.pt"))
+""",
+        cause=r"Error\(s\) in loading state_dict for Linear",
+        fix="model.module.state_dict",
+        options=("--workdir", "."),
+        first=(False, True),
+    ),
+    # What was known to lack a cause, or a fix.
+    Situation(
+        name="a queue whose thread has failed",
+        script=DDP
+        + """
+import queue, threading
+batches = queue.Queue(4)
+def read():
+    for i in range(60):
+        batches.put({"label": i}["label" if i < 40 else "text"])
+threading.Thread(target=read, name="reader", daemon=True).start()
+for i in range(60):
+    batches.get(timeout=3)
+    step()
+""",
+        cause=r"rank \d: KeyError: 'text' \(in thread reader\)",
+        fix="print the keys",
+        options=ONCE,
+    ),
 )

@@ -38,6 +38,7 @@ class Situation:
             that has succeeded, the note.
         fix: of a fix that is right; empty: none is asked for.
         options: of submit.
+        arguments: of the script.
         files: next to the script, by path.
         before: another script, which runs first, under the same name, to its end.
         healthy: nothing is wrong: no cause and no fix may be told, and nothing may be ended.
@@ -55,6 +56,7 @@ class Situation:
     cause: str = ""
     fix: str = ""
     options: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     healthy: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
     before: str = ""
