@@ -45,7 +45,10 @@ The first row that matches: HTTP status, and words of the answer.
 """
 CHAPTERS: Final[Mapping[Stage, str]] = {
     "Pending": """\
-No node runs yet. The job starts by itself once it can.""",
+No node runs yet. The job starts by itself once it can.
+
+`init container fetch has run for 95 s` is what the ranks wait for, no judgement: nothing to do if it copies what is
+large; else `kubectl logs POD -c fetch` shows what it does.""",
     "Starting": """\
 Nodes run, and their ranks do not yet: code is unpacked, packages are installed, the nodes meet. `kitctl logs NAME
 --node 0` shows which nodes are missing; `rendezvous.joinTimeout` limits the wait.""",

@@ -333,7 +333,8 @@ def _preparing(node: NodeFacts, facts: JobFacts) -> str:
     if not preparation.what.startswith(_UNREACHED):
         return preparation.what
     first = next((one for one in facts.nodes if one.index == 0 and one.alive), None)
-    if first is None or preparation.since < (first.started or 0.0) + UP_FOR or (facts.report and facts.report.formed):
+    met = bool(facts.report and facts.report.formed and (node.started or 0.0) <= facts.report.formed)
+    if first is None or preparation.since < (first.started or 0.0) + UP_FOR or met:
         return ""
     return f"node {node.index} is waiting for node 0 at {preparation.what.removeprefix(_UNREACHED)}"
 

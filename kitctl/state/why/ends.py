@@ -51,6 +51,19 @@ PODS: Final = Family(
             "(metrics.enabled serves /metrics at metrics.port)",
         ),
         Rule(
+            r"^\s*(?:before: )?(?:node \d+: )?SysctlForbidden: .*?forbidden sysctl: \W*([\w./-]*\w)",
+            "the machine refuses the pod: its kubelet does not allow the sysctl {0}",
+            "leave {0} out of pod.spec.securityContext.sysctls, or have the machines' kubelets allow it "
+            "(allowedUnsafeSysctls)",
+        ),
+        Rule(
+            r"^\s*(?:before: )?(?:node \d+: )?AppArmor: ",
+            "",
+            "load that profile on the machines, choose machines that have it (scheduling.nodeSelector), or leave it "
+            "out of the pods",
+            seen="AppArmor: Pod was rejected: Cannot enforce AppArmor: profile ... is not loaded",
+        ),
+        Rule(
             r"^\s*(?:node \d+: )?(?:NodeShutdown|Terminated): .*node shutdown",
             "the machine of a pod is shut down",
             "nothing: its node is replaced on another machine once there is room",

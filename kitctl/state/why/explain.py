@@ -68,7 +68,9 @@ LATER: Final = "training goes on, and what is missing follows once that ends"
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
+_BESIDE: Final = re.compile(r"((?:init container|sidecar) [\w.-]+): ")  # whose container does not start
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
+_STAGING: Final = re.compile(r"init container \S+ has run for \d+ s$")  # it may copy a large data set: a fact
 _ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
 _MAY_WAIT: Final = re.compile(r"^rank \d+ has saved \S+ to its node's own folder")  # a failure is told first
@@ -108,7 +110,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     then: str = ""
     """How to continue, in a line. Empty: nothing has to be done."""
     fact: str
-    """Where the ranks are while none takes a step: no cause, as it may be as it should. Empty: steps are taken."""
+    """Where the ranks are while none takes a step, or what runs before them: no cause, as it may be as it should.
+    Empty: steps are taken."""
     note: str = ""
     """What was seen of a job that has succeeded, and may be as it should. Empty: nothing of the kind."""
     evidence: tuple[str, ...]
@@ -131,7 +134,7 @@ def explain(job: JobState, now: float) -> Explanation:
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
-    fact = job.still(now)
+    fact = job.still(now) or next((one.reason for one in job.nodes if _STAGING.match(one.reason)), "")
     if fact and _MAY_WAIT.search(job.reason) and job.reason.startswith(cause):
         cause = fix = ""  # a warning, which explains no standstill
     if not cause and _ENDLESS.search(fact):
@@ -214,6 +217,7 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         texts = [*nodes, _late(job), job.reason] if _stuck(job) else [_late(job), job.reason, *nodes]
+        texts = [one for one in texts if not _STAGING.match(one)]
         if again := _repeated(job):
             yield _of_failure(again, local=local)
         told = job.last_failure
@@ -222,7 +226,7 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := _known(text, local=local):
                 yield found[:2]
-        if job.reason:
+        if job.reason and not _STAGING.match(job.reason):
             yield brief(_OF_RANK.sub(r"\1: \2", job.reason)), ""
         if _stuck(job):
             yield f"its ranks were started {job.restarts} times, and have taken no step", AGAIN.format(job.name)
@@ -318,16 +322,17 @@ def _known(text: str, traceback: str = "", *, local: bool, around: str | None = 
 
     What a rank says tells of no pod and no machine: causes of these are looked for in what is said ``around`` it.
     """
-    said = text
+    said, beside = text, _BESIDE.match(text)
     if around is None and (error := _OF_RANK.match(text)):
         text, said, around = f"{error[1]}: {error[2]}", error[2], _around(text)
     for family in FAMILIES:
         where = said if family.of_ranks or around is None else around
         for rule in family.rules:
             if found := rule.matches(where, traceback):
+                worded = rule.cause.format(*found.groups())
                 return _Known(
-                    cause=brief(rule.cause.format(*found.groups()) or text),
-                    fix=rule.fixed(found, local=local),
+                    cause=brief(f"{beside[0] if beside and worded else ''}{worded or text}"),
+                    fix=rule.fixed(found, local=local, beside=bool(beside)),
                     worded=bool(rule.cause),
                     of_code=family.of_code,
                 )

@@ -7,6 +7,7 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 _PULL: Final = r"(?:ErrImagePull|ImagePullBackOff)\b.*?"
+_BESIDE: Final = "pod.sidecars or pod.initContainers"
 _ANEW: Final = (
     "crictl rmi IMAGE on that machine (HOST in kitctl status), so that it is pulled anew; or kubectl cordon it, and "
     "kitctl restart"
@@ -90,6 +91,15 @@ IMAGES: Final = Family(
             _PULL + r"(?:not found|manifest unknown|does not exist)",
             "the registry has no such image or tag",
             "--image with a name and a tag that exist",
+            beside=f"correct its image in {_BESIDE}, or push it",
+        ),
+        Rule(
+            _PULL + r"dial tcp (?:127\.0\.0\.1|\[::1\]):\d+: connect: connection refused",
+            "the registry, which is asked at the machine's own address, has no such image or tag, or does not run",
+            "correct the image's name or tag, or push it; if they are right, see to the registry, and to where the "
+            "machines' containerd asks for it (hosts.toml): a mirror that lacks an image looks the same",
+            beside=f"correct its image in {_BESIDE}, or push it; if it is right, see to the registry, and to where the "
+            "machines' containerd asks for it (hosts.toml)",
         ),
         Rule(
             _PULL + r"(?:no such host|i/o timeout|connection refused|deadline exceeded|x509)",
@@ -102,7 +112,12 @@ IMAGES: Final = Family(
             "check the image's name, and the cluster's right to pull it",
             seen="ErrImagePull: ...",
         ),
-        Rule(r"InvalidImageName", "the image's name is not valid", "--image with a valid one"),
+        Rule(
+            r"InvalidImageName",
+            "the image's name is not valid",
+            "--image with a valid one",
+            beside=f"correct its image in {_BESIDE}",
+        ),
     ),
     of_ranks=False,
 )

@@ -28,6 +28,7 @@ class Rule:
         cause: in words; ``{0}`` is the pattern's first group. Empty: the message itself.
         fix: what the user can do.
         local: the fix on this machine, where that differs: it has no limits of memory, no images and no volumes.
+        beside: the fix for a sidecar or an init container, where that differs: its image is another one.
         called: what the traceback has to have, too: some messages mean different things in different places.
         seen: the message as people see it, for the documentation, of a cause without words of its own.
         means: what the message does not say itself, for the documentation.
@@ -37,6 +38,7 @@ class Rule:
     cause: str
     fix: str
     local: str = ""
+    beside: str = ""
     called: str = ""
     seen: str = ""
     means: str = ""
@@ -47,9 +49,10 @@ class Rule:
             return None
         return _compiled(self.pattern, re.DOTALL).search(text)
 
-    def fixed(self, found: re.Match[str], *, local: bool) -> str:
-        """The fix, with what the message says."""
-        return (self.local if local and self.local else self.fix).format(*found.groups())
+    def fixed(self, found: re.Match[str], *, local: bool, beside: bool = False) -> str:
+        """The fix, with what the message says; ``beside``: of a container beside that of the ranks."""
+        other = self.local if local else self.beside if beside else ""
+        return (other or self.fix).format(*found.groups())
 
 
 @cache
@@ -60,7 +63,7 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
 
 def quoted(pattern: str, fix: str, seen: str, *, local: str = "", called: str = "") -> Rule:
     """A cause that is told in the message's own words."""
-    return Rule(pattern, "", fix, local, called, seen)
+    return Rule(pattern, "", fix, local, called=called, seen=seen)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ SCHEDULING: Final = Family(
         Rule(
             r"failed quota: ([\w.-]+): must specify (\S+)",
             "the namespace's quota {0} asks for {1}",
-            "set resources.requests and resources.limits of what it names (--cpus, --memory set both): kubectl "
+            "set resources.requests and resources.limits of what it names (--memory sets both): kubectl "
             "describe quota {0}",
         ),
         Rule(
@@ -73,7 +73,8 @@ SCHEDULING: Final = Family(
         Rule(
             r"(claim \S+ has no volume): (.*)",
             "{0}: {1}",
-            "mend what the message says of its storage class, or name another: --storage-class, or --claim",
+            "make the claim anew with a class of kubectl get storageclass, if the message is of that: one that kitctl "
+            "makes by --storage-class; or name another claim",
             seen="claim run-snapshots has no volume: ProvisioningFailed: ...",
         ),
         Rule(
@@ -90,6 +91,12 @@ SCHEDULING: Final = Family(
             r"waiting for a volume to be created|waiting for (?:the )?ephemeral volume controller",
             "a volume of the job is being made",
             "nothing, if that takes a minute; else see that the driver of its storage class runs: kubectl describe pvc",
+        ),
+        Rule(
+            r"PersistentVolumeClaim with (?:the same name and )?ReadWriteOncePod access mode",
+            "a claim of the job is for one pod alone (ReadWriteOncePod), and another pod uses it",
+            "wait until that one ends (kubectl describe pvc shows it as Used By), or name a claim that pods share "
+            "(ReadWriteMany)",
         ),
         Rule(
             r"did not have enough free storage",
@@ -168,6 +175,39 @@ SCHEDULING: Final = Family(
             "no machine has enough free {0}",
             "ask for less, wait until other jobs end, or add machines: kubectl describe nodes shows what is free",
         ),
+        # A machine that lacks one of these has the labels, and no taint that is not tolerated: the scheduler looks at
+        # those first, and names what each machine lacks first.
+        Rule(
+            r"Too many pods|exceed max volume count",
+            "the machines that would do have as many pods or volumes as they may",
+            "wait until others end, or add machines: kubectl describe nodes shows what they may have (Allocatable)",
+        ),
+        Rule(
+            r"didn't match pod affinity rules",
+            "no machine has the pods next to which pod.affinity (podAffinity) wants those of the job",
+            "start the pods that it selects, in this namespace or those that it names, or leave it out of pod.affinity",
+        ),
+        Rule(
+            r"didn't satisfy existing pods anti-affinity rules",
+            "pods that run on the machines let none of the job's next to them, by their podAntiAffinity",
+            "wait until they end, or choose other machines (scheduling.nodeSelector), or other pod.labels",
+        ),
+        Rule(
+            r"topology spread constraints \(missing required label\)",
+            "no machine that would do has the label that pod.topologySpread spreads the pods over (topologyKey)",
+            "kubectl get nodes --show-labels lists those that there are: name one; or ScheduleAnyway",
+        ),
+        Rule(
+            r"didn't match pod anti-affinity rules"
+            r"|didn't match pod topology spread constraints",
+            "no further machine fits how the pods have to be spread",
+            "scheduling.spread: prefer, fewer nodes, or look at pod.affinity and pod.topologySpread",
+        ),
+        Rule(
+            r"didn't have free ports",
+            "on all machines that would do another pod has the port that the job takes from the machine",
+            "leave out hostPort in pod.spec, or pod.hostNetwork; or take other ports (rendezvous.port, metrics.port)",
+        ),
         Rule(
             r"were unschedulable.*didn't match Pod's node affinity/selector"
             r"|didn't match Pod's node affinity/selector.*were unschedulable",
@@ -189,19 +229,8 @@ SCHEDULING: Final = Family(
             "kubectl get nodes --show-labels lists those that there are",
         ),
         Rule(
-            r"didn't (?:match pod|satisfy existing pods) (?:anti-)?affinity rules"
-            r"|didn't match pod topology spread constraints",
-            "no further machine fits how the pods have to be spread, or kept together",
-            "scheduling.spread: prefer, fewer nodes, or look at pod.affinity and pod.topologySpread",
-        ),
-        Rule(
-            r"didn't have free ports",
-            "on all machines another pod has the port that the job takes from the machine",
-            "another rendezvous.port and metrics.port, or leave out pod.hostNetwork",
-        ),
-        Rule(
-            r"were unschedulable|Too many pods|exceed max volume count",
-            "no machine takes another pod: they are cordoned, or have as many pods or volumes as they may",
+            r"were unschedulable",
+            "no machine takes another pod: those that would do are cordoned",
             "kubectl get nodes shows those that are cordoned (SchedulingDisabled): kubectl uncordon; or add machines",
         ),
         Rule(

@@ -95,10 +95,27 @@ STARTS: Final = Family(
             means="rendered manifests were applied again, and the pods may not look at their job",
         ),
         Rule(
+            r"^(?:node \d+: )?the CPU limit ([\w.]+), which the namespace's LimitRange sets, has left it (\S+ s of a "
+            r"processor in \d+ s)$",
+            "a node starts slowly: the CPU limit {0} of the namespace's LimitRange has left it {1}",
+            "give a limit of your own, up to the maximum that kubectl describe limitrange shows: resources.limits.cpu",
+        ),
+        Rule(
+            r"^(?:node \d+: )?the CPU limit ([\w.]+) has left it (\S+ s of a processor in \d+ s)$",
+            "a node starts slowly: the CPU limit {0} has left it {1}",
+            "raise resources.limits.cpu, or leave it out and give a request alone: --cpu",
+        ),
+        Rule(
+            r"^(?:node \d+: )?the Service (\S+) is gone: (node \d+) cannot resolve node 0's name (\S+)$",
+            "the job's Service {0} is gone, and {1} cannot resolve node 0's name {2}",
+            "submit it again, which makes the Service anew: kitctl submit --replace --resume",
+        ),
+        Rule(
             r"^(node \d+) is waiting for node 0 at (\S+):\d+ \(\[Errno -\d+\] ",
             "{0} cannot resolve node 0's name {1}",
             "leave out dnsPolicy and dnsConfig of pod.spec, which ask another DNS than the cluster's; see that this "
-            "(CoreDNS) answers, for the domain that is rendezvous.clusterDomain",
+            "(CoreDNS) answers, for the domain that is rendezvous.clusterDomain, and that network policies let pods "
+            "ask it (egress to port 53)",
             seen="node 1 is waiting for node 0 at run-0.run.team.svc.cluster.local:29400 ([Errno -2] ...",
             means="its pod runs, and has a name",
         ),

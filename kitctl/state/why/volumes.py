@@ -46,8 +46,9 @@ VOLUMES: Final = Family(
             "check the path, and the server's exports: the machines' addresses have to be in them",
         ),
         Rule(
-            r"FailedMount\b.*?(?:bad option; for several filesystems|unknown filesystem type)",
-            "the machine has no program that mounts such a volume",
+            r"FailedMount\b.*?(?:bad option; for several filesystems|unknown filesystem type"
+            r"|mount\.\w+: No such device)",
+            "the machine has no program, or no module of its kernel, that mounts such a volume",
             "install nfs-common (nfs-utils, cifs-utils) on the machines, or use another kind of volume",
         ),
         Rule(

@@ -19,7 +19,7 @@ from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
-from kitctl.targets.cluster.read import events, finding, job_facts, last_lines
+from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, services
 from kitctl.targets.cluster.read.reports import history_tail, report
 from kitctl.targets.conflicts import (
     check_copies,
@@ -131,7 +131,11 @@ class ClusterTarget:
             target=self._context.name,
             now=time.time(),
             events=warnings,
-            stuck=events.stuck_pods(self.api, pods) | last_lines.of_silent_pods(self.api, pods),
+            stuck={
+                **events.stuck_pods(self.api, pods),
+                **last_lines.of_silent_pods(self.api, pods),
+                **services.missing(self.api, namespace, status),
+            },
             queue=queues.facts(self.api, job),
         )
 

@@ -283,6 +283,7 @@ UNREACHED = "waiting for node 0 at job-0.job:29400 (timed out)"
         (facts(node(0, started=40.0), node(1)), 70.0, ""),  # node 0 may be on its way
         (facts(gone(0, attempts=0, note="Unschedulable"), node(1)), 70.0, "Unschedulable"),
         (facts(node(0), node(1), report=FORMED), 70.0, ""),  # it was there
+        (facts(node(0), node(1, started=60.0), report=FORMED), 100.0, f"node 1 is {UNREACHED}"),  # in another's place
     ],
 )
 def test_a_node_that_does_not_reach_node_0_is_told_once_that_runs(known: JobFacts, since: float, reason: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from kitctl.base.quantity import amount
 from kitctl.kinds import all_kinds
 from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.read import lifecycle
@@ -21,6 +22,10 @@ PROBING_SECONDS: Final = 30.0  # in which a sidecar mostly has started
 SETTLED_SECONDS: Final = 60.0  # that a sidecar runs after which its former ends are told no more
 UNSEEN_SECONDS: Final = 30.0  # after which a scheduler has mostly said where a pod may run, or why nowhere
 ENDED_OFTEN: Final = 3  # ends of a sidecar after which it is told although it does not fail
+STAGING_SECONDS: Final = 60.0  # that an init container runs before it is told that it does
+START_CPU_SECONDS: Final = 10.0  # of a processor, that a node's start takes for the most part: torch's import alone 3
+FEW_CPUS: Final = 0.15  # with which that takes more than a minute
+THROTTLED_SECONDS: Final = 30.0  # since its start, before they are told
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 
 LEAVES: Final = "is being deleted"
@@ -100,8 +105,32 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
         yield format_condition(pod["status"])
     if ended.get("reason") == UNKNOWN_END:
         yield f"{UNKNOWN_END} (exit code {ended['exitCode']})"
+    yield from _throttled(pod, state, now)
     if is_out_of_reach(pod):
         yield f"machine {pod['spec'].get('nodeName', '')} does not answer: its kubelet has stopped, or it is lost"
+
+
+def _throttled(pod: Object, state: Object, now: float) -> Iterator[str]:
+    """A limit of processors that cannot have let a node start since its container did."""
+    limit = next((one["cpu"] for one in _trainer_limits(pod) if "cpu" in one), "")
+    if (running := state.get("running")) and limit and (cores := amount(limit)) < FEW_CPUS:
+        seconds = _since(running["startedAt"], now)
+        if seconds > THROTTLED_SECONDS and cores * seconds < START_CPU_SECONDS:
+            by = ", which the namespace's LimitRange sets," * ("cpu limit" in _set_by_range(pod))
+            yield f"the CPU limit {limit}{by} has left it {cores * seconds:.1f} s of a processor in {seconds:.0f} s"
+
+
+def _set_by_range(pod: Object) -> str:
+    """What of its resources the namespace's LimitRange has set, in its words."""
+    given: str = pod["metadata"].get("annotations", {}).get(LIMIT_RANGER, "")
+    return given
+
+
+def _trainer_limits(pod: Object) -> list[Mapping[str, str]]:
+    """The limits of the container that trains."""
+    trainers = {kind.container for kind in all_kinds().values()}
+    containers = (pod.get("spec") or {}).get("containers") or []
+    return [one.get("resources", {}).get("limits") or {} for one in containers if one["name"] in trainers]
 
 
 def is_unseen(pod: Object) -> bool:
@@ -137,8 +166,15 @@ def is_out_of_reach(pod: Object) -> bool:
 
 def pull_error(pod: Object) -> str:
     """What is said last of the image of one of its containers, if it cannot be pulled; empty if it can."""
-    states = (one.get("state", {}).get("waiting") or {} for one in pod["status"].get("containerStatuses") or [])
-    return next((format_condition(one) for one in states if one.get("reason") in PULL_ERRORS), "")
+    beside = [(_beside(pod, one["name"]), one) for one in pod["status"].get("initContainerStatuses") or []]
+    each = [*beside, *(("", one) for one in pod["status"].get("containerStatuses") or [])]
+    states = ((whose, one.get("state", {}).get("waiting") or {}) for whose, one in each)
+    return next((whose + format_condition(one) for whose, one in states if one.get("reason") in PULL_ERRORS), "")
+
+
+def _beside(pod: Object, name: str) -> str:
+    """``sidecar proxy: `` or ``init container fetch: ``, before what is said of a container beside the ranks'."""
+    return f"{'sidecar' if name in _sidecars(pod) else 'init container'} {name}: "
 
 
 def is_unbound(pod: Object) -> bool:
@@ -165,8 +201,11 @@ def _before_the_ranks(pod: Object, now: float) -> Iterator[str]:
             yield from _ended_beside(pod, one, ended, now)
         elif ended.get("exitCode"):
             yield f"init container {one['name']} of {pod['metadata']['name']} failed{_how(ended)}"
+        elif one["name"] not in beside and (began := state.get("running")):
+            if (seconds := _since(began["startedAt"], now)) > STAGING_SECONDS:
+                yield f"init container {one['name']} has run for {seconds:.0f} s"
         elif waiting and waiting.get("reason") not in USUAL_REASONS:
-            yield f"init container {one['name']}: {format_condition(waiting)}"
+            yield _beside(pod, one["name"]) + format_condition(waiting)
         elif one["name"] in beside and one.get("started") is False and (began := state.get("running")):
             seconds = _since(began["startedAt"], now)
             if seconds > PROBING_SECONDS:
@@ -251,12 +290,10 @@ def _termination(pod: Object, state: Object, now: float, disruption: Mapping[str
 
 def _limit(pod: Object, reason: str) -> str:
     """The memory limit that a container exceeded."""
-    containers = pod.get("spec", {}).get("containers", []) if reason == OUT_OF_MEMORY else []
-    trainers = {kind.container for kind in all_kinds().values()}
-    limits = (one.get("resources", {}).get("limits", {}) for one in containers if one["name"] in trainers)
+    limits = _trainer_limits(pod) if reason == OUT_OF_MEMORY else []
     found = next((f", the limit is {limit['memory']}" for limit in limits if "memory" in limit), "")
-    given = pod["metadata"].get("annotations", {}).get(LIMIT_RANGER, "") if found else ""
-    return f"{found}, which the namespace's LimitRange sets" if "memory limit" in given else found
+    by_range = found and "memory limit" in _set_by_range(pod)
+    return f"{found}, which the namespace's LimitRange sets" if by_range else found
 
 
 def _queue_reason(queue: QueuePosition) -> str:

@@ -16,6 +16,7 @@ from kitctl.targets.cluster.read.conditions import format_condition, is_unbound,
 
 OF_CONTAINERS: Final = frozenset({"Failed", "BackOff"})  # their status says the same soon, and more
 PAST: Final = "FailedScheduling"  # of a pod that has its machine by now
+PULLS: Final = frozenset({"Pulling", "Pulled"})  # of an image: by then the pod has its volumes and its network
 STARTS: Final = ("Scheduled", "Started")  # of a pod, and of its container
 PREEMPTED: Final = "involvedObject.kind=Pod,reason=Preempted"
 KILLED: Final = re.compile(r"(?:Liveness|Startup) probe failed")
@@ -58,11 +59,15 @@ def stuck_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
         found |= _preempted(api, [pod for pod in pods if _has_no_machine(pod)])
         found |= _missing_images(api, [pod for pod in pods if conditions.pull_error(pod)][:MAX_STUCK])
         for pod in silent:
-            about = f"involvedObject.uid={pod['metadata']['uid']}"
-            warnings = _warnings(api, pod["metadata"]["namespace"], about)
+            said = api.select(
+                "Event", pod["metadata"]["namespace"], fieldSelector=f"involvedObject.uid={pod['metadata']['uid']}"
+            )
+            prepared = max((time_of(one) for one in said if one.get("reason") in PULLS), default="")
+            warnings = [one for one in said if one.get("type") != "Normal"]
             others = (one for one in warnings if one.get("reason") not in {*OF_CONTAINERS, PAST})
             killed = (one for one in warnings if KILLED.match(one.get("message", "")))
-            if latest := max(killed if _was_probed(pod) else others, key=time_of, default=None):
+            latest = max(killed if _was_probed(pod) else others, key=time_of, default=None)
+            if latest and (_was_probed(pod) or time_of(latest) > prepared):
                 found[pod["metadata"]["name"]] = format_condition(latest)
     return found
 
@@ -73,8 +78,10 @@ def _missing_images(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     for pod in pods:
         said = _warnings(api, pod["metadata"]["namespace"], f"involvedObject.uid={pod['metadata']['uid']}")
         missing = (one["message"] for one in said if NO_IMAGE.search(one.get("message", "")))
-        if (told := next(missing, "")) and not NO_IMAGE.search(conditions.pull_error(pod)):
-            found[pod["metadata"]["name"]] = f"ErrImagePull: {told}"
+        now = conditions.pull_error(pod)
+        if (told := next(missing, "")) and not NO_IMAGE.search(now):
+            whose, _, _ = re.split(f"({'|'.join(conditions.PULL_ERRORS)})", now, maxsplit=1)
+            found[pod["metadata"]["name"]] = f"{whose}ErrImagePull: {told}"
     return found
 
 

@@ -26,6 +26,7 @@ from kitjob.record import replace
 MANY: Final = "ReadWriteMany"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 NODES_A_PAGE: Final = 250
+DEVICES: Final = 4  # of the nodes, that an error names
 HOW_TO_SHARE: Final = "pass a class that can be shared with --storage-class, or an existing claim with --claim"
 
 # Provisioners of disks that one node at a time can mount, according to their documentation.
@@ -211,13 +212,18 @@ def _check_class(spec: JobSpec, classes: Mapping[str, Any]) -> None:
 
 def check_gpus(api: Api, spec: JobSpec) -> None:
     """Refuse a job that requests more GPUs per node than any Kubernetes node has. Raises as ``check`` does."""
-    most = 0
+    most, others = 0, set[str]()
     for page in api.pages("Node", NODES_A_PAGE):
         most = max(most, *(_allocatable(node, spec.gpu_resource) for node in page), 0)
         if most >= spec.gpus_per_node:
             return
+        others |= {name for node in page for name in node["status"].get("allocatable", {}) if "/" in name}
     what = f"{spec.gpus_per_node}, but no node of the cluster has more than {most} {spec.gpu_resource}"
     fix = "request fewer, or use --no-checks if nodes are added on demand"
+    if not most:
+        named = f"the nodes have {', '.join(sorted(others)[:DEVICES])}" if others else "the nodes have no devices"
+        what = f"{spec.gpus_per_node}, but no node of the cluster has any {spec.gpu_resource}: {named}"
+        fix = "name what they have (gpuResource), see to the device plugin, or --no-checks if nodes are added on demand"
     raise UsageError(f"gpusPerNode: {what}", fix=fix)
 
 

@@ -152,6 +152,12 @@ def test_what_a_pod_waits_for(reason: str, cause: str, fix: str) -> None:
     assert any(reason[:20] in line for line in found.evidence)
 
 
+def test_what_runs_before_the_ranks_is_a_fact() -> None:
+    found = explain(replace(waiting(STAGES), reason=STAGES), 0.0)
+    assert (found.cause, found.fix, found.fact) == ("", "", STAGES)
+
+
+STAGES = "init container fetch has run for 95 s"
 GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
 
 
@@ -248,6 +254,38 @@ NO_CUDA = (
          "init container fetch was killed for lack of memory", "of fetch in pod.initContainers"),
         ("sidecar proxy of x-0 has ended 2 times (exit code 137, OOMKilled): starts",
          "sidecar proxy has ended 2 times, killed for lack of memory", "of proxy in pod.sidecars"),
+        (NFS + "No such device", "the machine has no program, or no module of its kernel", "nfs-common"),
+        ("0/4: 1 had untolerated taint(s), 3 PersistentVolumeClaim with ReadWriteOncePod access mode already in-use",
+         "a claim of the job is for one pod alone (ReadWriteOncePod), and another pod uses it", "Used By"),
+        ("0/4 nodes are available: 4 node(s) didn't match pod affinity rules. preemption: not helpful",
+         "no machine has the pods next to which pod.affinity", "start the pods that it selects"),
+        ("0/4 nodes are available: 4 node(s) didn't satisfy existing pods anti-affinity rules.",
+         "pods that run on the machines let none of the job's next to them", "pod.labels"),
+        ("0/4: 1 node(s) didn't have free ports, 3 didn't match Pod's node affinity/selector",
+         "on all machines that would do another pod has the port", "hostPort"),
+        ("0/4: 1 node(s) had untolerated taint {a: b}, 1 Too many pods, 2 didn't match Pod's node affinity/selector",
+         "the machines that would do have as many pods or volumes as they may", "Allocatable"),
+        ("0/4: 3 node(s) didn't match pod topology spread constraints (missing required label), 1 other",
+         "no machine that would do has the label that pod.topologySpread", "ScheduleAnyway"),
+        ("0/4 nodes are available: 4 node(s) didn't match pod anti-affinity rules.",
+         "no further machine fits how the pods have to be spread", "scheduling.spread: prefer"),
+        ('ErrImagePull: Head "http://localhost:5001/v2/x": dial tcp 127.0.0.1:5001: connect: connection refused',
+         "the registry, which is asked at the machine's own address, has no such image or tag", "name or tag"),
+        ('SysctlForbidden: Pod was rejected: forbidden sysctl: "net.core.somaxconn" not allowlisted',
+         "the machine refuses the pod: its kubelet does not allow the sysctl net.core.somaxconn", "pod.spec.security"),
+        ('AppArmor: Pod was rejected: Cannot enforce AppArmor: profile "x" is not loaded', "AppArmor: ", "load that"),
+        ("sidecar proxy: ErrImagePull: r/x:1: not found",
+         "sidecar proxy: the registry has no such image or tag", "correct its image in pod.sidecars"),
+        ("init container fetch: InvalidImageName: no",
+         "init container fetch: the image's name is not valid", "correct its image in pod.sidecars"),
+        ("sidecar proxy: ErrImageNeverPull: no",
+         "sidecar proxy: the image is not on the machine", "kind load"),
+        ("the CPU limit 20m has left it 1.2 s of a processor in 60 s",
+         "a node starts slowly: the CPU limit 20m has left it 1.2 s of a processor in 60 s", "resources.limits.cpu"),
+        ("the CPU limit 20m, which the namespace's LimitRange sets, has left it 1.2 s of a processor in 60 s",
+         "a node starts slowly: the CPU limit 20m of the namespace's LimitRange", "describe limitrange"),
+        ("the Service run is gone: node 1 cannot resolve node 0's name run-0",
+         "the job's Service run is gone, and node 1 cannot resolve node 0's name run-0", "--replace --resume"),
         ('before: Unhealthy: Liveness probe failed: Get "http://10.0.0.4:8080/healthz": connection refused',
          "the ranks' container is killed, as its Liveness probe fails", "leave that probe out"),
     ],

@@ -311,3 +311,40 @@ def test_an_init_container_without_enough_memory_says_so() -> None:
     status = {"initContainerStatuses": [{"name": "fetch", "state": ended}]}
     pod = {"metadata": {"name": "x-0"}, "spec": {"nodeName": "m"}, "status": status}
     assert conditions.pod_reason(pod, {}, 0.0) == "init container fetch of x-0 failed (exit code 137, OOMKilled)"
+
+
+@pytest.mark.parametrize(
+    ("limit", "now", "expected"),
+    [
+        ("20m", 100.0, "the CPU limit 20m has left it 2.0 s of a processor in 100 s"),
+        ("20m", 20.0, ""),  # it has begun only now
+        ("20m", 900.0, ""),  # it may have started since
+        ("500m", 100.0, ""),
+    ],
+)
+def test_a_limit_of_processors_in_which_nothing_starts_is_told(limit: str, now: float, expected: str) -> None:
+    container = {"name": names.CONTAINER, "resources": {"limits": {"cpu": limit}}}
+    pod: dict[str, Any] = {"metadata": {"name": "x-0"}, "spec": {"containers": [container]}, "status": {}}
+    state = {"running": {"startedAt": "1970-01-01T00:00:00Z"}}
+    assert conditions.pod_reason(pod, state, now) == expected
+    pod["metadata"]["annotations"] = {"kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu limit for a"}
+    by_range = expected.replace(limit, f"{limit}, which the namespace's LimitRange sets,")
+    assert conditions.pod_reason(pod, state, now) == by_range
+
+
+@pytest.mark.parametrize(("always", "what"), [({"restartPolicy": "Always"}, "sidecar"), ({}, "init container")])
+def test_the_image_of_a_container_beside_the_ranks_names_it(always: dict[str, str], what: str) -> None:
+    waiting = {"reason": "ErrImagePull", "message": "not found"}
+    status = {"initContainerStatuses": [{"name": "proxy", "state": {"waiting": waiting}}]}
+    pod = {"metadata": {"name": "x-0"}, "spec": {"initContainers": [{"name": "proxy", **always}]}, "status": status}
+    assert conditions.pull_error(pod) == f"{what} proxy: ErrImagePull: not found"
+    assert conditions.pod_reason(pod, {}, 0.0) == f"{what} proxy: ErrImagePull: not found"
+
+
+def test_an_init_container_that_runs_for_long_is_told_and_a_sidecar_is_not() -> None:
+    status = {"initContainerStatuses": [{"name": "fetch", "state": {"running": {"startedAt": "1970-01-01T00:00:00Z"}}}]}
+    pod: dict[str, Any] = {"metadata": {"name": "x-0"}, "spec": {}, "status": status}
+    assert conditions.pod_reason(pod, {}, 50.0) == ""
+    assert conditions.pod_reason(pod, {}, 95.0) == "init container fetch has run for 95 s"
+    pod["spec"] = {"initContainers": [{"name": "fetch", "restartPolicy": "Always"}]}
+    assert conditions.pod_reason(pod, {}, 95.0) == ""

@@ -58,6 +58,8 @@ def test_an_image_that_is_missing_is_told_although_another_address_refuses_later
         "status": {"containerStatuses": [{"name": "trainer", "state": {"waiting": waiting}}]},
     }
     assert stuck_pods(kit.target().api, [pod]) == {"x-0": f"ErrImagePull: {pull}r/x:1: not found"}
+    beside = {**pod, "status": {"initContainerStatuses": [{"name": "fetch", "state": {"waiting": {**waiting}}}]}}
+    assert stuck_pods(kit.target().api, [beside])["x-0"].startswith("init container fetch: ErrImagePull: Failed")
     waiting["message"] = f"{pull}r/x:1: not found"
     assert stuck_pods(kit.target().api, [pod]) == {}, "its status says so itself"
 
@@ -81,3 +83,19 @@ def test_a_probe_is_told_of_pods_that_have_one_and_ended(server: ApiServer, kit:
     assert stuck_pods(kit.target().api, [{**pod, "spec": {"containers": [{"name": "pytorch"}]}}]) == {}
     state.clear()
     assert stuck_pods(kit.target().api, [pod]) == {}, "it runs"
+
+
+def test_what_a_pod_lacked_before_its_image_was_pulled_is_over(server: ApiServer, kit: Kit) -> None:
+    def says(reason: str, time: str, kind: str) -> None:
+        server.put("events", reason.lower(), reason=reason, message="x", type=kind, lastTimestamp=f"2026-01-01T{time}Z")
+
+    waiting = {"name": "pytorch", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pod = {
+        "metadata": {"name": "x-0", "namespace": "default", "uid": "7"},
+        "spec": {},
+        "status": {"phase": "Pending", "containerStatuses": [waiting]},
+    }
+    says("FailedMount", "00:00:10", "Warning")
+    assert stuck_pods(kit.target().api, [pod]) == {"x-0": "FailedMount: x"}
+    says("Pulling", "00:00:11", "Normal")
+    assert stuck_pods(kit.target().api, [pod]) == {}

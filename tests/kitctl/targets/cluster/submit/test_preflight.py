@@ -10,6 +10,8 @@ from kitctl.base.errors import UsageError
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.submit import preflight
 from kitjob.sections import Snapshots
+from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.clients import Kit
 
 
 def job(**changes: Any) -> JobSpec:
@@ -25,3 +27,16 @@ def test_nothing_is_resumed_from_volumes_that_are_gone() -> None:
 @pytest.mark.parametrize("changes", [{}, {"storage": "perNode", "mirror": "s3://bucket/run"}])
 def test_a_claim_and_a_mirror_outlive_a_job(changes: dict[str, Any]) -> None:
     preflight.check_resume(job(**changes))
+
+
+def test_gpus_of_another_name_than_those_of_the_nodes_are_refused_with_the_names_there_are(
+    server: ApiServer, kit: Kit
+) -> None:
+    spec = JobSpec(name="run", gpus_per_node=1, gpu_resource="nvidia.com/mig-1g.10gb")
+    with pytest.raises(UsageError, match=r"no node of the cluster has any nvidia.com/mig-1g.10gb: .* have no devices"):
+        preflight.check_gpus(kit.target().api, spec)
+    server.put("nodes", "a", "", status={"allocatable": {"nvidia.com/gpu": "4", "cpu": "8", "amd.com/gpu": "1"}})
+    with pytest.raises(UsageError, match=r"the nodes have amd.com/gpu, nvidia.com/gpu") as error:
+        preflight.check_gpus(kit.target().api, spec)
+    assert "gpuResource" in (error.value.fix or "")
+    preflight.check_gpus(kit.target().api, JobSpec(name="run", gpus_per_node=4))
