@@ -224,7 +224,7 @@ NO_CUDA = (
         (NFS + "Connection timed out", "the volume's NFS server does not answer", "2049"),
         (NFS + "access denied by server while mounting 10.0.0.9:/x", "the volume's NFS server does not let", "exports"),
         ("FailedMount: mount: /x: bad option; for several filesystems (e.g. nfs, cifs) you might need a helper",
-         "the machine has no program that mounts such a volume", "nfs-common"),
+         "the machine has no program, or no module of its kernel", "nfs-common"),
         ("FailedMount: hostPath type check failed: /data is not a directory",
          "the machine has no such folder: /data", "scheduling.nodeSelector"),
         (CSI, "the driver efs.csi.aws.com of a volume does not run on the machine", "csinode"),
