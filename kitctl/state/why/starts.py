@@ -95,8 +95,8 @@ STARTS: Final = Family(
             means="rendered manifests were applied again, and the pods may not look at their job",
         ),
         Rule(
-            r"^(?:node \d+: )?the CPU limit ([\w.]+), which the namespace's LimitRange sets, has left it (\S+ s of a "
-            r"processor in \d+ s)$",
+            r"^(?:node \d+: )?the CPU limit ([\w.]+) has left it (\S+ s of a processor in \d+ s); the namespace's "
+            r"LimitRange sets it$",
             "a node starts slowly: the CPU limit {0} of the namespace's LimitRange has left it {1}",
             "give a limit of your own, up to the maximum that kubectl describe limitrange shows: resources.limits.cpu",
         ),

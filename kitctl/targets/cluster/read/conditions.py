@@ -116,8 +116,8 @@ def _throttled(pod: Object, state: Object, now: float) -> Iterator[str]:
     if (running := state.get("running")) and limit and (cores := amount(limit)) < FEW_CPUS:
         seconds = _since(running["startedAt"], now)
         if seconds > THROTTLED_SECONDS and cores * seconds < START_CPU_SECONDS:
-            by = ", which the namespace's LimitRange sets," * ("cpu limit" in _set_by_range(pod))
-            yield f"the CPU limit {limit}{by} has left it {cores * seconds:.1f} s of a processor in {seconds:.0f} s"
+            by = "; the namespace's LimitRange sets it" * ("cpu limit" in _set_by_range(pod))
+            yield f"the CPU limit {limit} has left it {cores * seconds:.1f} s of a processor in {seconds:.0f} s{by}"
 
 
 def _set_by_range(pod: Object) -> str:

@@ -282,7 +282,7 @@ NO_CUDA = (
          "sidecar proxy: the image is not on the machine", "kind load"),
         ("the CPU limit 20m has left it 1.2 s of a processor in 60 s",
          "a node starts slowly: the CPU limit 20m has left it 1.2 s of a processor in 60 s", "resources.limits.cpu"),
-        ("the CPU limit 20m, which the namespace's LimitRange sets, has left it 1.2 s of a processor in 60 s",
+        ("the CPU limit 20m has left it 1.2 s of a processor in 60 s; the namespace's LimitRange sets it",
          "a node starts slowly: the CPU limit 20m of the namespace's LimitRange", "describe limitrange"),
         ("the Service run is gone: node 1 cannot resolve node 0's name run-0",
          "the job's Service run is gone, and node 1 cannot resolve node 0's name run-0", "--replace --resume"),
