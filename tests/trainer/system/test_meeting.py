@@ -160,14 +160,14 @@ def test_two_meet_both_or_neither_wherever_one_is_killed_or_asked_to_leave(actio
 
 
 @given(count=st.integers(2, 5), action=st.integers(0, 80), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)  # of two to five processes
 def test_who_is_asked_to_leave_at_any_point_divides_nobody(count: int, action: int, data: st.DataObject) -> None:
     victim = data.draw(st.integers(0, count - 1))
     assert len(set(Processes(count, victim, action, kill=False).taken())) == 1
 
 
 @given(count=st.integers(3, 5), action=st.integers(0, 80), data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=15, deadline=None)  # of two to five processes
 def test_who_is_killed_while_others_are_told_leaves_nobody_waiting(
     count: int, action: int, data: st.DataObject
 ) -> None:
