@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,16 @@ def test_a_kubeflow_job_has_its_own_exit_code(tmp_path: Path) -> None:
         assert nodes.wait(0) == 143
 
 
+FINISHES = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print('at work')
+signal.sigwait([signal.SIGTERM])
+{}
+sys.exit(0)
+"""
+
+
 @pytest.mark.parametrize(
     "report",
     [
@@ -106,14 +117,33 @@ def test_a_kubeflow_job_has_its_own_exit_code(tmp_path: Path) -> None:
     ],
 )
 def test_a_script_can_report_that_it_has_finished(tmp_path: Path, report: str) -> None:
-    text = f"import os, signal, sys\nprint('at work')\nsignal.sigwait([signal.SIGTERM])\n{report}\nsys.exit(0)\n"
-    blocked = "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"
-    with Nodes(tmp_path, script(tmp_path, blocked + text), nodes="1") as nodes:
+    with Nodes(tmp_path, script(tmp_path, FINISHES.format(report)), nodes="1") as nodes:
         nodes.start(0)
         nodes.until(0, "at work")
         nodes.signal(0, signal.SIGTERM)
         assert nodes.wait(0) == 0
         assert nodes.end(0)["outcome"] == "done"
+
+
+def test_it_has_finished_although_its_hub_takes_a_moment(tmp_path: Path) -> None:
+    report = "open(os.environ['KIT_FINISHED_FILE'], 'w')"
+    with Nodes(tmp_path, script(tmp_path, FINISHES.format(report)), nodes="1") as nodes:
+        nodes.start(0)
+        nodes.until(0, "at work")
+        hub = hub_of(nodes.pid(0))
+        os.kill(hub, signal.SIGSTOP)  # as on a busy machine
+        nodes.signal(0, signal.SIGTERM)
+        nodes.until_true(lambda: not nodes.ranks(0), "end of its rank")
+        time.sleep(0.5)
+        os.kill(hub, signal.SIGCONT)
+        assert nodes.wait(0) == 0
+
+
+def hub_of(agent: int) -> int:
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    return next(
+        int(pid) for pid in children if b"kittrain.agent.rendezvous" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
 def test_training_that_ends_its_last_epoch_when_the_signal_arrives_is_done(tmp_path: Path) -> None:

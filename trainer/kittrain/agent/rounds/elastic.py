@@ -54,6 +54,7 @@ from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others, if these can do without it
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
+HUB_TIMEOUT: Final = 5.0  # for which a drained node that has finished waits until its hub has heard of the others' ends
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
 LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if a rank has failed: others may have errors to tell
@@ -405,7 +406,8 @@ class NodeAgent(ElasticAgent):
                 self._reporter.standstill = self._handler.standstill  # of the others, perhaps because of these
                 # A node that was killed at the very end finds the run finished and does not rejoin.
                 marked = self._marked()
-                if self._drain.requested and self._handler.hosts and not marked:
+                soon = self._finished() and time.monotonic() < began + min(HUB_TIMEOUT, self._node.grace_period / 4)
+                if self._drain.requested and self._handler.hosts and not (marked or soon):
                     raise DrainRequested
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
                 over = time.monotonic() > began + timeout and not self._handler.hosts  # others' ranks would be stopped
