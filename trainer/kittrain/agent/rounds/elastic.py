@@ -318,7 +318,11 @@ class NodeAgent(ElasticAgent):
 
     def _finished(self) -> bool:
         """Whether training has finished, by the run's or this node's marker."""
-        return self._marked() or any(files.finished.exists() for files in self._files)
+        return self._marked() or self._reported()
+
+    def _reported(self) -> bool:
+        """Whether a rank of this node has said that training has finished."""
+        return any(files.finished.exists() for files in self._files)
 
     def _marked(self) -> bool:
         return seen_finished(self._node.snapshot_dir, self._node.run_id)
@@ -406,9 +410,10 @@ class NodeAgent(ElasticAgent):
                 self._reporter.standstill = self._handler.standstill  # of the others, perhaps because of these
                 # A node that was killed at the very end finds the run finished and does not rejoin.
                 marked = self._marked()
-                soon = self._finished() and time.monotonic() < began + min(HUB_TIMEOUT, self._node.grace_period / 4)
-                if self._drain.requested and self._handler.hosts and not (marked or soon):
-                    raise DrainRequested
+                if self._drain.requested and self._handler.hosts and not marked:
+                    late = time.monotonic() > began + min(HUB_TIMEOUT, self._node.grace_period / 4)
+                    if late or not self._reported():
+                        raise DrainRequested
                 timeout = FINISHED_EXIT_TIMEOUT if marked else max(EXIT_TIMEOUT, self._node.grace_period)
                 over = time.monotonic() > began + timeout and not self._handler.hosts  # others' ranks would be stopped
                 if self._drain.requested or over:
