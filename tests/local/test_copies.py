@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -256,13 +256,18 @@ def holds_on(job: dict[str, Any]) -> bool:
     return "training has ended, and this node stays" in job["reason"]
 
 
+def mirrored(job: dict[str, Any]) -> bool:
+    """Whether the bucket has a snapshot."""
+    return bool(job["mirror"] and job["mirror"]["step"])
+
+
 def denies(seen: Seen) -> Fault | None:
     """No right to write."""
     return Fault(status=403, replayed=DENIED) if seen.method in {"PUT", "POST"} else None
 
 
 def denies_all_but_the_first() -> Rule:
-    """No right to write, once a snapshot is there: a test that switched would have to be faster than the training."""
+    """No right to write, once a snapshot is there: a test that switched would have to be faster than an upload."""
     published = False
 
     def rule(seen: Seen) -> Fault | None:
@@ -275,21 +280,46 @@ def denies_all_but_the_first() -> Rule:
     return rule
 
 
+@contextmanager
+def goes_on_after(folder: Path, step: int) -> Iterator[tuple[str, ...]]:
+    """Words of a workload that waits at that step until the context ends.
+
+    What uploads has a low priority: where other processes keep the processors busy, training may be over before.
+    """
+    path = folder / f"step-{step}-may-end"
+    yield "--wait-at", str(step), str(path)
+    path.touch()
+
+
+def submit_in_memory(kit: Kit, name: str, *more: str, workload: Sequence[str] = LONGER) -> None:
+    """A job of three nodes whose snapshots are uploaded while it trains; ``more``: options."""
+    options = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *more)
+    kit.run("submit", "--name", name, *options, *workload, "--step-time", "0.05")
+
+
+def submit_denied(
+    kit: Kit, proxy: Proxy, name: str, *more: str, workload: Sequence[str] = LONGER, then: Sequence[str] = ()
+) -> None:
+    """The same, whose mirror gets one of its first snapshots, and no more; ``then``: further words of the workload."""
+    proxy.rule = denies_all_but_the_first()
+    with goes_on_after(kit.folder, 25) as first:
+        submit_in_memory(kit, name, *more, workload=(*workload, *first, *then))
+        kit.until(name, mirrored)
+
+
 @pytest.mark.wide
 @pytest.mark.timeout(900)  # it may build the server
 def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        epochs = 3 * EPOCHS  # what uploads has a low priority
-        words = (*WORKLOAD[:2], str(epochs), *WORKLOAD[3:], "--step-time", "0.05")
-        proxy.rule = denies_all_but_the_first()
-        kit.run("submit", "--name", "held", "--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *words)
-        kit.until("held", lambda job: copied(20, job) and job["mirror"]["step"] and job["mirror"]["warning"])
-        for verb in ("suspend", "restart"):
-            refused = kit.run(verb, "held", exit_code=INVALID)
-            assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
-        kit.kill("held", 0)  # what replaces it has never seen the bucket take anything
+        with goes_on_after(kit.folder, 45) as then:
+            submit_denied(kit, proxy, "held", workload=WORKLOAD, then=then)
+            kit.until("held", lambda job: copied(20, job) and job["mirror"]["warning"])
+            for verb in ("suspend", "restart"):
+                refused = kit.run(verb, "held", exit_code=INVALID)
+                assert f"{verb} would lose what 'held' has in memory: its mirror has step" in refused
+            kit.kill("held", 0)  # what replaces it has never seen the bucket take anything
         job = kit.until("held", lambda job: holds_on(job) and job["restarts"])
         assert job["mirror"]["step"], "what it has is told, although the new node may not write it"
         assert (job["phase"], job["restarts"]) == ("Running", 1)
@@ -297,19 +327,13 @@ def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
         assert "training has ended, and this node stays" in kit.run("events", "held")
         proxy.rule = lambda _: None
         kit.run("wait", "held")
-        assert kit.status("held")["mirror"]["step"] == epochs * ORDER.steps_per_epoch
-        assert f"proved: {epochs} epochs" in kit.run("audit", URL)
+        assert kit.status("held")["mirror"]["step"] == EPOCHS * ORDER.steps_per_epoch
+        assert f"proved: {EPOCHS} epochs" in kit.run("audit", URL)
 
 
 def behind(after: int, job: dict[str, Any]) -> bool:
     """Whether all nodes train, and something is being uploaded."""
     return copied(after, job) and bool(job["mirror"]["behind"])
-
-
-def submit_in_memory(kit: Kit, name: str) -> None:
-    """A job of three nodes that trains for longer than its snapshots take to be uploaded."""
-    words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
-    kit.run("submit", "--name", name, *words)
 
 
 def uploads(other_than: int, job: dict[str, Any]) -> bool:
@@ -323,8 +347,7 @@ def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        proxy.rule = denies_all_but_the_first()
-        submit_in_memory(kit, "row")
+        submit_denied(kit, proxy, "row")
         job = kit.until("row", holds_on)
         for _ in range(2):
             lost = job["mirror"]["node"]
@@ -364,8 +387,7 @@ def test_a_node_that_was_taken_for_lost_at_the_end_is_fenced_off(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        proxy.rule = denies_all_but_the_first()
-        submit_in_memory(kit, "frozen")
+        submit_denied(kit, proxy, "frozen")
         first = kit.until("frozen", holds_on)["mirror"]["node"]
         stopped = kit.family("frozen", first)
         for pid in stopped:
@@ -392,9 +414,7 @@ def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
-        words = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *LONGER, "--step-time", "0.05")
-        proxy.rule = denies_all_but_the_first()
-        kit.run("submit", "--name", "alone", "--set", "policy.gracePeriod=15s", *words)
+        submit_denied(kit, proxy, "alone", "--set", "policy.gracePeriod=15s")
         kit.until("alone", holds_on)
         kit.kill("alone", 0, 1, 2)
         kit.run("wait", "alone", exit_code=FAILED)
@@ -418,17 +438,16 @@ def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
 def test_what_a_mirror_never_took_is_a_failure_and_what_it_has_goes_on(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ("--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, "--set", "snapshots.mirrorTimeout=10s")
+    soon = ("--set", "snapshots.mirrorTimeout=10s")
     with behind_a_proxy(tmp_path / "s3", monkeypatch) as proxy:
         proxy.rule = denies
         denied = "the credentials may not read and write there (AccessDenied)"
-        never = ("submit", "--name", "never", *where)
+        never = ("submit", "--name", "never", "--nodes", "3", "--snapshot-every", "10", *IN_MEMORY, *soon)
         assert denied in kit.run(*never, *WORKLOAD, exit_code=INVALID)
         assert denied in kit.run(*never, "--no-checks", "--wait", *WORKLOAD, exit_code=FAILED)
         assert "training with" not in kit.run("logs", "never")
 
-        proxy.rule = denies_all_but_the_first()
-        kit.run("submit", "--name", "part", *where, *WORKLOAD, "--step-time", "0.05")
+        submit_denied(kit, proxy, "part", *soon, workload=WORKLOAD)
         assert "and what they have trained is lost: s3://copies/run" in kit.run("wait", "part", exit_code=FAILED)
         step = kit.status("part")["mirror"]["step"]
         why = kit.run("why", "part")

@@ -23,6 +23,8 @@ from torch.utils.data import TensorDataset
 
 from kittrain import Data, Step, Training, World, join
 
+POLL = 0.05  # seconds between two looks for a file
+
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Train."""
@@ -97,10 +99,13 @@ def slow_loss(seconds: float, record: Record) -> Callable[[nn.Module, list[Tenso
 
 
 def observer(args: argparse.Namespace, world: World, record: Record) -> Callable[[Step], None]:
-    """The callback that handles ``--record`` and ``--fail-at``."""
+    """The callback that handles ``--record``, ``--wait-at`` and ``--fail-at``."""
 
     def observe(step: Step) -> None:
         record.write(step)
+        for number, path in args.wait_at:
+            while step.number == int(number) and not Path(path).exists():
+                time.sleep(POLL)
         if step.number == args.fail_at and world.rank == args.fail_rank:
             raise ValueError(f"failing at step {step.number}, as --fail-at asked")
 
@@ -117,6 +122,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the weights and the data order")
     parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="sleep before each step")
     parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps here")
+    parser.add_argument(
+        "--wait-at", nargs=2, metavar=("STEP", "FILE"), action="append", default=[], help="wait there until it exists"
+    )
     parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
     parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")
     return parser
