@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from kitjob.record import replace
-from kitjob.report import VALUES, Termination
+from kitjob.report import VALUES, WAITED_FOR_A_THREAD, Termination
 
 _CAUSED: Final = "\nThe above exception was the direct cause of the following exception:\n"
 _FRAME: Final = re.compile(r'^ *File "(?:[^"]*/)?([^"/]+)", line (\d+)(?:, in [^\n]*\n +([^\n]+))?', re.MULTILINE)
@@ -17,9 +17,6 @@ _RAISED: Final = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:: .*)?)$")
 _OF_A_PROCESS: Final = re.compile(
     r"CalledProcessError: |ProcessExitedException: |BrokenProcessPool: |ChildFailedError: "
     r"|RuntimeError: DataLoader worker .*exited unexpectedly"
-)
-_OF_A_THREAD: Final = re.compile(
-    r"(?:_?queue\.)?(?:Empty|Full):? ?$|(?:threading\.)?BrokenBarrierError:? ?$|(?:[\w.]+\.)?TimeoutError:? ?$"
 )
 _IN_THREAD: Final = re.compile(r"\(in thread [^\n]+\)$")  # as the agent adds it
 _NAMES_NO_FILE: Final = re.compile(
@@ -64,7 +61,7 @@ def origin(failure: Termination) -> str:
 
 def said_before(failure: Termination) -> str:
     """What a process or thread of the script said, whose end is all that the error tells; empty if it said no error."""
-    if _OF_A_THREAD.match(failure.error):
+    if WAITED_FOR_A_THREAD.match(failure.error):
         return next((line for line in reversed(failure.lines) if _IN_THREAD.search(line)), "")
     errors = [line.strip() for line in failure.lines if _ERROR.match(line.strip()) and failure.error not in line]
     return errors[-1] if errors and _OF_A_PROCESS.match(failure.error) else ""

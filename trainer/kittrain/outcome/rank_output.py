@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Final
 
+from kitjob.report import WAITED_FOR_A_THREAD
+
 LINES: Final = 10  # that are reported of a rank
 NEAR: Final = 4  # lines at the end, of which one may be the error
 WIDTH: Final = 200  # characters of each
@@ -46,9 +48,6 @@ _RAISED: Final = re.compile(r"[\w.]+")  # a traceback's first unindented line be
 _ENDS: Final = re.compile(r"[A-Za-z_][\w.]*(?:: |:?$)")  # a traceback's first unindented line, which is its error
 _OF_A_CHILD: Final = re.compile(
     r"RuntimeError: DataLoader worker .*exited unexpectedly|(?:[\w.]+\.)?(?:BrokenProcessPool|ProcessExitedException): "
-)
-_OF_A_THREAD: Final = re.compile(  # what waits for a thread that has ended tells nothing of it
-    r"(?:_?queue\.)?(?:Empty|Full):? ?$|(?:threading\.)?BrokenBarrierError:? ?$|(?:[\w.]+\.)?TimeoutError:? ?$"
 )
 _ABORTED: Final = re.compile(
     r"\s*what\(\):\s+(?:\[enforce fail at [^\]]*\] ?)?(?P<what>\S.*)"
@@ -164,7 +163,7 @@ def child_error(error: str, lines: Sequence[str]) -> str:
 
     Empty if it printed none.
     """
-    if _OF_A_THREAD.match(error):
+    if WAITED_FOR_A_THREAD.match(error):
         name, ended, raised = thread_error(lines).removeprefix(THREAD).partition(": ")
         return f"{raised} (in thread {name})" if ended and raised else ""
     return (handled_error(lines) or _headless(lines)) if _OF_A_CHILD.match(error) else ""
