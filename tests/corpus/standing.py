@@ -97,4 +97,19 @@ items.get()
         "    items.get()",
         cause=r"ranks 0-1 sleep at train\.py:7; rank 0 says: a process that it started was killed by SIGKILL",
     ),
+    Situation(
+        name="both ranks send first",
+        script=GROUP
+        + "mine, theirs = torch.ones(4), torch.zeros(4)\ndist.send(mine, 1 - rank)\ndist.recv(theirs, 1 - rank)",
+        cause=r"ranks 0-1 wait in send at train\.py:\d+; each waits for others",
+        fix=r"call recv\(\) before send\(\)",
+    ),
+    Situation(
+        name="a send that one rank leaves out",
+        script=GROUP + "other = torch.zeros(4)\nfor i in range(60):\n    if rank == 0:\n        dist.send(other, 1)\n"
+        "        dist.recv(other, 1)\n    else:\n        dist.recv(other, 0)\n        if i != 30:\n"
+        "            dist.send(other, 0)\n    time.sleep(0.05)",
+        cause=r"rank 0 waits in recv at .*, rank 1 waits in recv at .*; each waits for others",
+        fix="no rank sends what the others wait for",
+    ),
 )

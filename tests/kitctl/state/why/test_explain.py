@@ -685,6 +685,20 @@ def test_a_standstill_has_a_fix_only_if_it_cannot_go_on() -> None:
     assert "in the same order" in explain(replace(JOB, phase="Running", standstill=apart), 142.0).fix
 
 
+@pytest.mark.parametrize(
+    ("places", "fix"),
+    [
+        ("ranks 0-1 wait in send at h.py:5", "all ranks send first"),
+        ("rank 0 waits in send at h.py:5, rank 1 waits in send at h.py:9 in wait in", "all ranks send first"),
+        ("ranks 0-3 wait in recv at h.py:5", "no rank sends"),
+        ("rank 0 waits in recv at h.py:5, rank 1 waits in barrier at h.py:9", "the same collectives in the same order"),
+    ],
+)
+def test_ranks_that_all_send_or_all_receive_have_a_fix_of_their_own(places: str, fix: str) -> None:
+    apart = Standstill(since=100.0, what=f"{places}; each waits for others")
+    assert fix in explain(replace(JOB, phase="Running", standstill=apart), 142.0).fix
+
+
 NOTICE = (
     "rank 0 has saved out/a.pt to its node's own folder: ranks of other nodes do not find it there; use --outputs out"
 )

@@ -214,6 +214,9 @@ APART = (
     [rank(0, wait="barrier", call=call(1)), rank(1, wait=BACKWARD)],
     [rank(0, wait="new_group"), rank(1, wait="new_group")],
     [rank(0, wait="barrier"), rank(1, wait="barrier")],
+    [rank(0, wait="send"), rank(1, wait="send")],
+    [rank(0, wait="recv"), rank(1, wait="recv")],
+    [rank(0, wait="recv"), rank(1, wait="all_reduce")],
 )
 ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, wait=BACKWARD, busy=True)],
@@ -222,6 +225,7 @@ ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, wait=BACKWARD, frozen=True)],
     [rank(0, wait="barrier"), rank(1, loads=True)],
     [rank(0, wait="all_reduce"), rank(1, wait="all_reduce")],  # it may take so long
+    [rank(0, wait="send"), rank(1, wait="recv")],  # likewise
     [rank(0, wait="barrier"), replace(rank(1, wait=BACKWARD), said="retrying")],
 )
 

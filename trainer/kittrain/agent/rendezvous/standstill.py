@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Final
 
@@ -32,6 +32,7 @@ ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and n
 APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
 APART_WORDS: Final = "; each waits for others"
 EMPTY: Final = frozenset({"barrier", "new_group"})  # exchange nothing that could take so long
+ONE_WAY: Final = frozenset({"send", "recv"})  # a rank in one of them and a rank in the other may be at work together
 SAID: Final = 60  # characters that have to be left for what one of them says
 _SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
@@ -102,12 +103,12 @@ class StandstillWatch:
     def _wait_apart(self, statuses: Sequence[RankStatus], now: float) -> bool:
         """Whether all ranks have long been waiting in calls that cannot be one, so that none can end.
 
-        Or in one call of all that exchanges nothing.
+        Or in one call of all that exchanges nothing, or all send, or all receive.
         """
         running = [one for one in statuses if not one.ended]
         waits = {one.location.wait for one in running}
         still = all(one.has_stack and not (one.busy or one.frozen) for one in running) and not waits & {"", BUILD}
-        if not still or len(running) == 1 or not (len(waits) > 1 or waits <= EMPTY):
+        if not still or len(running) == 1 or not _cannot_be_one(waits):
             self._places = []
             return False
         places = [(one.rank, one.location, one.call) for one in running]
@@ -160,6 +161,11 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     if len(text + says) <= LIMIT or len(text) < LIMIT - SAID:
         text += says
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
+
+
+def _cannot_be_one(waits: Set[str]) -> bool:
+    """Whether no two of the ranks that wait in these calls can be making one together that takes time."""
+    return not waits >= ONE_WAY if len(waits) > 1 else waits <= EMPTY | ONE_WAY
 
 
 def _without_counts(text: str) -> tuple[str, str]:
