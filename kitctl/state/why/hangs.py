@@ -94,18 +94,18 @@ HANGS: Final = Family(
         Rule(
             r"step for [^:]*: (?!.*\bwaits? in (?!send\b)).*\bwaits? in send\b.*; each waits for others$",
             "",
-            "a send ends once its peer receives, and all ranks send first: let one rank of each pair call recv() before "
-            "send(), or use batch_isend_irecv()",
+            "a send ends once its peer receives, and all ranks send first: let one rank of each pair call recv() "
+            "before send(), or use batch_isend_irecv()",
             seen="no step for 40s: ranks 0-1 wait in send at train.py:9; each waits for others",
             means="each has been at that place for a while, and none receives",
         ),
         Rule(
             r"step for [^:]*: (?!.*\bwaits? in (?!recv\b)).*\bwaits? in recv\b.*; each waits for others$",
             "",
-            "no rank sends what the others wait for: each recv() needs a send() of its source, as many and in the same "
-            "order; look for one that a condition or a shorter loop leaves out",
-            seen="no step for 40s: rank 0 waits in recv at train.py:12, rank 1 waits in recv at train.py:20; each waits "
-            "for others",
+            "no rank sends what the others wait for: each recv() needs a send() of its source, as many and in the "
+            "same order; look for one that a condition or a shorter loop leaves out",
+            seen="no step for 40s: rank 0 waits in recv at train.py:12, rank 1 waits in recv at train.py:20; each "
+            "waits for others",
             means="each has been at that place for a while, and none sends",
         ),
         Rule(

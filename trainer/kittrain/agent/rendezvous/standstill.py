@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -163,7 +164,7 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
 
 
-def _cannot_be_one(waits: Set[str]) -> bool:
+def _cannot_be_one(waits: AbstractSet[str]) -> bool:
     """Whether no two of the ranks that wait in these calls can be making one together that takes time."""
     return not waits >= ONE_WAY if len(waits) > 1 else waits <= EMPTY | ONE_WAY
 
