@@ -177,6 +177,20 @@ DATA: Final = Family(
             "open file, a lock, a thread or a client",
             called=r"/torch/serialization\.py",
         ),
+        Rule(
+            r"(?:cannot|can't) pickle '?([\w.]+)'? objects?",
+            "what the script sends to other ranks holds a {0}, which cannot be sent",
+            "send numbers, text, plain containers of them, or state_dict()s, and no objects of the script's own that "
+            "have an open file, a lock, a thread or a client",
+            called=r"/torch/distributed/distributed_c10d\.py",
+        ),
+        Rule(
+            r"(?:cannot|can't) pickle '?([\w.]+)'? objects?",
+            "what the script copies or pickles holds a {0}, which cannot be",
+            "leave it out (__getstate__, __deepcopy__), and open it anew where it is used; of a model copy its "
+            "state_dict()",
+            called=r"/copy\.py\"|\b(?:pickle|joblib)\.dumps?\(",
+        ),
         quoted(
             r"cannot pickle '[^']*' object|h5py objects cannot be pickled|can't pickle \S+ objects",
             "what a worker gets by pickling may hold no open file, lock, generator or client: open it at its first use "

@@ -32,6 +32,12 @@ DISTRIBUTED: Final = Family(
             "RuntimeError: ProcessGroupGloo does not support reduce_scatter",
         ),
         quoted(
+            r"RuntimeError: ProcessGroup\w+::\w+: invalid tensor size at index",
+            "a collective's tensors have one shape, on all ranks, and so have those of its list: exchange the sizes "
+            "first, and pad to the largest; or all_gather_object, of what is small",
+            "RuntimeError: ProcessGroupGloo::allgather: invalid tensor size at index 0 (expected (4), got (3))",
+        ),
+        quoted(
             r"rank should be within the world_size set by|Mesh should not be bigger than default world size"
             r"|device_mesh\b.*?(?:world size|WORLD_SIZE)|must be divisible by [^\n]*(?:parallel|world_size|world size)"
             r"|world[_ ]size [^\n]*(?:must be|not) divisible",
