@@ -21,6 +21,8 @@ STARTS: Final = ("Scheduled", "Started")  # of a pod, and of its container
 PREEMPTED: Final = "involvedObject.kind=Pod,reason=Preempted"
 KILLED: Final = re.compile(r"(?:Liveness|Startup) probe failed")
 NO_IMAGE: Final = re.compile(r"pull.*(?:: not found|manifest unknown)", re.DOTALL)
+BINDS: Final = "ProvisioningSucceeded"  # of a claim
+WAITS: Final = frozenset({"ExternalProvisioning", "Provisioning", "WaitForFirstConsumer", "WaitForPodScheduled"})
 MAX_STUCK: Final = 3  # pods whose events are read: those of one job mostly lack the same
 
 
@@ -104,14 +106,29 @@ def _has_no_machine(pod: Object) -> bool:
 
 
 def _of_claims(api: Api, pod: Object) -> str:
-    """What is said last of a pod's claims that have no volume: the scheduler only says that there are some."""
+    """What is said last of a pod's claims that have no volume: the scheduler only says that there are some.
+
+    Of a claim that fails before one that waits. Events of the time before a claim had its volume stay.
+    """
+    namespace, found = pod["metadata"]["namespace"], []
     named = (one.get("persistentVolumeClaim", {}).get("claimName", "") for one in pod["spec"].get("volumes") or [])
     for claim in filter(None, named):
         about = f"involvedObject.kind=PersistentVolumeClaim,involvedObject.name={claim}"
-        said = api.select("Event", pod["metadata"]["namespace"], fieldSelector=about)
-        if latest := max(said, key=time_of, default=None):
-            return f"claim {claim} has no volume: {format_condition(latest)}"
-    return ""
+        latest = max(api.select("Event", namespace, fieldSelector=about), key=time_of, default=None)
+        if latest and latest.get("reason") != BINDS and not _is_bound(api, namespace, claim):
+            found.append((claim, latest))
+    if not found:
+        return ""
+    claim, latest = min(found, key=lambda one: one[1].get("reason") in WAITS)
+    return f"claim {claim} has no volume: {format_condition(latest)}"
+
+
+def _is_bound(api: Api, namespace: str, claim: str) -> bool:
+    """Whether a claim is known to have its volume."""
+    with suppress(Forbidden):
+        known = api.find("PersistentVolumeClaim", namespace, claim)
+        return known is not None and known.get("status", {}).get("phase") == "Bound"
+    return False
 
 
 def _is_creating(pod: Object) -> bool:

@@ -28,6 +28,7 @@ PATH: Final = re.compile(
     r"/(?:api/v1|apis/(?P<group>[^/]+)/[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
+OF_OBJECT: Final = re.compile(r"involvedObject\.name=([\w.-]+)")  # events that do not say of what are of all
 REVIEWS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
 
 
@@ -298,4 +299,6 @@ class Handler(BaseHTTPRequestHandler):
         if key.name:
             return 200, store.get(key)
         items = store.items(key.resource, key.namespace, request.query.get("labelSelector", ""))
-        return 200, {"kind": "List", "metadata": {}, "items": items}
+        about = OF_OBJECT.search(request.query.get("fieldSelector", ""))
+        chosen = [one for one in items if not about or one.get("involvedObject", {}).get("name", about[1]) == about[1]]
+        return 200, {"kind": "List", "metadata": {}, "items": chosen}

@@ -23,6 +23,53 @@ def test_a_pod_without_a_volume_has_what_was_said_last_of_its_claim(server: ApiS
     said(server, "c", "waiting", "2026-01-01T00:00:08Z")
     found = stuck_pods(kit.target().api, [POD])
     assert found == {"x-0": "claim data has no volume: ProvisioningFailed: quota is used up"}
+
+
+WAITING = "Waiting for a volume to be created by the external provisioner 'csi.example.com'"
+
+
+def of_claim(server: ApiServer, claim: str, reason: str, message: str = WAITING) -> None:
+    about = {"kind": "PersistentVolumeClaim", "name": claim}
+    server.put(
+        "events",
+        f"{claim}-{reason}".lower(),
+        reason=reason,
+        message=message,
+        involvedObject=about,
+        lastTimestamp="2026-01-01T00:00:09Z",
+    )
+
+
+def pod_of(*claims: str) -> dict[str, Any]:
+    volumes = [{"persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    return {**POD, "spec": {"volumes": volumes}}
+
+
+def test_a_claim_that_fails_is_told_before_one_that_waits(server: ApiServer, kit: Kit) -> None:
+    of_claim(server, "snapshots", "ExternalProvisioning")
+    of_claim(server, "data", "ProvisioningFailed", "no such class")
+    told = stuck_pods(kit.target().api, [pod_of("snapshots", "data")])
+    assert told == {"x-0": "claim data has no volume: ProvisioningFailed: no such class"}
+    assert stuck_pods(kit.target().api, [pod_of("snapshots")]) == {
+        "x-0": f"claim snapshots has no volume: ExternalProvisioning: {WAITING}"
+    }
+
+
+def test_events_of_a_claim_that_has_its_volume_by_now_are_over(server: ApiServer, kit: Kit) -> None:
+    of_claim(server, "snapshots", "ExternalProvisioning")
+    of_claim(server, "old", "ProvisioningSucceeded")
+    server.put("persistentvolumeclaims", "snapshots", status={"phase": "Bound"})
+    assert stuck_pods(kit.target().api, [pod_of("snapshots", "old")]) == {"x-0": ""}
+
+
+def test_who_may_not_read_claims_is_told_what_was_said_of_them(server: ApiServer, kit: Kit) -> None:
+    of_claim(server, "data", "ProvisioningFailed", "no such class")
+    server.plan(
+        "GET .*/persistentvolumeclaims/.*",
+        answer=(403, {"kind": "Status", "reason": "Forbidden", "message": "", "code": 403}),
+    )
+    told = stuck_pods(kit.target().api, [pod_of("data")])
+    assert told == {"x-0": "claim data has no volume: ProvisioningFailed: no such class"}
     (asked,) = (one for one in server.requests if one.path.endswith("/events"))
     assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=data"
 
