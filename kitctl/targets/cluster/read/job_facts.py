@@ -46,7 +46,8 @@ def from_objects(
     """
     kind = of_object(job)
     nodes = _nodes(job, pods, now, stuck)
-    if "deletionTimestamp" in job["metadata"]:  # then its pods are deleted with it, which explains nothing
+    # Pods that are deleted with their job, or by its suspension: that explains nothing.
+    if "deletionTimestamp" in job["metadata"] or kind.suspended(job):
         nodes = tuple(replace(node, note="" if node.note == conditions.LEAVES else node.note) for node in nodes)
     how, ended, message = result(job)
     published = reports.report(status) or reports.own_report(job)

@@ -57,6 +57,13 @@ def test_pods_that_are_deleted_with_their_job_explain_nothing() -> None:
     assert (state.derive(known).reason, known.nodes[1].note) == ("the job is being deleted", "")
 
 
+def test_pods_that_are_deleted_by_a_suspension_explain_nothing() -> None:
+    job, moment = recorded("leaving").job, "2026-11-21T14:20:51Z"
+    suspended = job | {"spec": job["spec"] | {"suspend": True}}
+    known = job_facts.from_objects(suspended, recorded("leaving").pods, None, target="kind-kitctl", now=at(moment))
+    assert (known.suspended, known.nodes[1].alive, known.nodes[1].note) == (True, False, "")
+
+
 def test_only_a_pod_that_has_ended_and_is_being_deleted_loses_its_logs() -> None:
     staying, leaving = recorded("leaving").pods
     ended = recorded("failed-pytorchjob").pods[1]
