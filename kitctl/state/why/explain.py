@@ -70,7 +70,8 @@ _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \(
 _AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
 _BESIDE: Final = re.compile(r"((?:init container|sidecar) [\w.-]+): ")  # whose container does not start
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
-_STAGING: Final = re.compile(r"init container \S+ has run for \d+ s$")  # it may copy a large data set: a fact
+# What may take long before the ranks start, as a large data set or many packages do: facts.
+_STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installing requirements)$")
 _ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
 _MAY_WAIT: Final = re.compile(r"^rank \d+ has saved \S+ to its node's own folder")  # a failure is told first

@@ -56,7 +56,8 @@ SCHEDULING: Final = Family(
         Rule(
             r"violates PodSecurity",
             "",
-            "leave out what the message names, or use a namespace of another Pod Security level (docs/fabrics.md)",
+            "leave out what the message names (security.profile: restricted is the default), or use a namespace of "
+            "another Pod Security level (docs/fabrics.md)",
             seen="violates PodSecurity restricted:latest: ...",
         ),
         Rule(

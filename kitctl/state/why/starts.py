@@ -33,6 +33,14 @@ STARTS: Final = Family(
             "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",
         ),
         Rule(
+            r"sidecar (\S+) of (\S+) (has ended \d+ times? \(exit code \d+\).*), and its startup probe has not "
+            r"succeeded$",
+            "sidecar {0} {2}, and its startup probe has not succeeded",
+            "the ranks start after it, and its kubelet kills it where the probe fails too often: kubectl describe pod "
+            "{1} shows the probe's answers, kubectl logs {1} -c {0} --previous what it waited for; mend it, or its "
+            "startupProbe, in pod.sidecars",
+        ),
+        Rule(
             r"sidecar (\S+) of (\S+) (has ended \d+ times? \(exit code \d+\).*)",
             "sidecar {0} {2}",
             "it is started again, later each time: kubectl logs {1} -c {0} --previous shows what it said; mend it in "
@@ -55,6 +63,11 @@ STARTS: Final = Family(
             means="a requirement needs another torch than there is",
         ),
         Rule(
+            _REQUIREMENTS + r"[Tt]he repository located at (\S+) is not a trusted or secure host",
+            "the requirements cannot be installed: pip ignores the index at {0}, which is asked by HTTP",
+            "name it by HTTPS: --index-url; or have pip trust it: --env PIP_TRUSTED_HOST={0}",
+        ),
+        Rule(
             _REQUIREMENTS + r"(?:connection broken by|Max retries exceeded|timed out|Could not fetch URL|Temporary "
             r"failure|Connection\w*Error)",
             "",
@@ -69,14 +82,6 @@ STARTS: Final = Family(
             "correct the name or the version: pip index versions NAME lists those that there are",
             seen="the requirements cannot be installed: No matching distribution found for ...",
             means="no index and no folder of --find-links has such a version, or the nodes reach no index",
-        ),
-        Rule(
-            r"^installing requirements$",
-            "",
-            "nothing: kitctl logs shows what pip downloads and builds; wheels that are sent need neither "
-            "(docs/code.md)",
-            seen="installing requirements",
-            means="the other nodes wait for the one that does",
         ),
         Rule(
             r"this run has no secret",

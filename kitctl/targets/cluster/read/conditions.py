@@ -31,6 +31,7 @@ BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
 LEAVES: Final = "is being deleted"
 LIMIT_RANGER: Final = "kubernetes.io/limit-ranger"  # annotation of pods: which of their resources it has set
 OUT_OF_MEMORY: Final = "OOMKilled"
+KILLED: Final = frozenset({137, 143})  # exit codes of a container that was ended by SIGKILL or SIGTERM
 UNKNOWN_END: Final = "ContainerStatusUnknown"  # its kubelet has not seen it end: what the pod says tells more
 MORE_MEMORY_FIX: Final = "raise resources.limits.memory, or use less: fewer data loader workers, smaller batches"
 
@@ -219,7 +220,18 @@ def _ended_beside(pod: Object, one: Object, ended: Mapping[str, Any], now: float
     times = one.get("restartCount", 0) + (not running)
     if (ended.get("exitCode") or times >= ENDED_OFTEN) and not settled:
         often = f"{times} time{'s'[: times != 1]}"
-        yield f"sidecar {one['name']} of {pod['metadata']['name']} has ended {often}{_how(ended)}"
+        probed = ", and its startup probe has not succeeded" * _killed_unprobed(pod, one, ended)
+        yield f"sidecar {one['name']} of {pod['metadata']['name']} has ended {often}{_how(ended)}{probed}"
+
+
+def _killed_unprobed(pod: Object, one: Object, ended: Mapping[str, Any]) -> bool:
+    """Whether a sidecar that a signal has ended has a startup probe that has not succeeded since.
+
+    Its kubelet kills one whose probe fails too often; the container's state does not say so.
+    """
+    probed = {each["name"] for each in pod["spec"]["initContainers"] if "startupProbe" in each}
+    killed = ended.get("exitCode") in KILLED and ended.get("reason") != OUT_OF_MEMORY
+    return one["name"] in probed and not one.get("started") and killed
 
 
 def _outlives(pod: Object) -> Iterator[str]:

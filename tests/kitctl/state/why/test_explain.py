@@ -152,17 +152,21 @@ def test_what_a_pod_waits_for(reason: str, cause: str, fix: str) -> None:
     assert any(reason[:20] in line for line in found.evidence)
 
 
-def test_what_runs_before_the_ranks_is_a_fact() -> None:
-    found = explain(replace(waiting(STAGES), reason=STAGES), 0.0)
-    assert (found.cause, found.fix, found.fact) == ("", "", STAGES)
+@pytest.mark.parametrize("stage", ["init container fetch has run for 95 s", "installing requirements"])
+def test_what_runs_before_the_ranks_is_a_fact(stage: str) -> None:
+    found = explain(replace(waiting(stage), reason=stage), 0.0)
+    assert (found.cause, found.fix, found.fact) == ("", "", stage)
 
 
-STAGES = "init container fetch has run for 95 s"
 GLOO = "[enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa != nullptr. "
 
 
 QUOTA = (
     'FailedCreate: Error creating: pods "x-0" is forbidden: failed quota: compute: must specify limits.cpu for: pytorch'
+)
+BY_HTTP = (
+    "the requirements cannot be installed: WARNING: The repository located at pip.team is not a trusted or secure host "
+    "and is being ignored. If ...; No matching distribution found for einops==0.8.0"
 )
 GPU_TAINT = "0/5: 3 node(s) had untolerated taint {nvidia.com/gpu: present}, 2 Insufficient nvidia.com/gpu."
 NFS = 'FailedMount: MountVolume.SetUp failed for volume "n" : mount failed: exit status 32 ... Output: mount.nfs: '
@@ -274,6 +278,12 @@ NO_CUDA = (
         ('SysctlForbidden: Pod was rejected: forbidden sysctl: "net.core.somaxconn" not allowlisted',
          "the machine refuses the pod: its kubelet does not allow the sysctl net.core.somaxconn", "pod.spec.security"),
         ('AppArmor: Pod was rejected: Cannot enforce AppArmor: profile "x" is not loaded', "AppArmor: ", "load that"),
+        ("sidecar proxy of x-0 has ended 2 times (exit code 137), and its startup probe has not succeeded",
+         "sidecar proxy has ended 2 times (exit code 137), and its startup probe has not succeeded",
+         "kubectl describe pod x-0 shows the probe's answers"),
+        (BY_HTTP,
+         "the requirements cannot be installed: pip ignores the index at pip.team, which is asked by HTTP",
+         "PIP_TRUSTED_HOST=pip.team"),
         ("sidecar proxy: ErrImagePull: r/x:1: not found",
          "sidecar proxy: the registry has no such image or tag", "correct its image in pod.sidecars"),
         ("init container fetch: InvalidImageName: no",

@@ -239,6 +239,29 @@ def test_a_sidecar_that_does_not_start_is_told_after_a_while() -> None:
     assert conditions.pod_reason(pod, {}, at + 40) == ""
 
 
+@pytest.mark.parametrize(
+    ("sidecar", "one", "ended", "told"),
+    [
+        ({"startupProbe": {}}, {"started": False}, {"exitCode": 137, "reason": "Error"}, True),
+        ({"startupProbe": {}}, {"started": False}, {"exitCode": 143, "reason": "Error"}, True),
+        ({"startupProbe": {}}, {"started": True}, {"exitCode": 137, "reason": "Error"}, False),
+        ({"startupProbe": {}}, {"started": False}, {"exitCode": 137, "reason": "OOMKilled"}, False),
+        ({"startupProbe": {}}, {"started": False}, {"exitCode": 1, "reason": "Error"}, False),
+        ({}, {"started": False}, {"exitCode": 137, "reason": "Error"}, False),
+    ],
+)
+def test_a_sidecar_that_is_killed_before_its_startup_probe_succeeds_is_told_as_such(
+    sidecar: dict[str, Any], one: dict[str, Any], ended: dict[str, Any], *, told: bool
+) -> None:
+    state = {"name": "proxy", "restartCount": 1, "state": {"waiting": {}}, "lastState": {"terminated": ended}, **one}
+    pod = {
+        "metadata": {"name": "x-0"},
+        "spec": {"initContainers": [{"name": "proxy", "restartPolicy": "Always", **sidecar}]},
+        "status": {"initContainerStatuses": [state]},
+    }
+    assert ("and its startup probe has not succeeded" in conditions.pod_reason(pod, {}, 0.0)) is told
+
+
 def beside(state: dict[str, Any], *, ready: bool = True, **more: Any) -> dict[str, Any]:
     """A pod with a sidecar in this state; its ranks run."""
     status = {
