@@ -59,7 +59,8 @@ def make_on_cluster(one: Situation) -> Told:
     from kitctl.targets.cluster import connect  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder, on_cluster.place(one, Path(folder)) as place:
-        (Path(folder) / "train.py").write_text(one.script)
+        for path, text in {**one.files, "train.py": one.script}.items():
+            (Path(folder) / path).write_text(text)
         where = ("--target", "cluster", "--kubeconfig", str(place.kubeconfig), "-n", place.namespace)
         began = time.time()
         submitted = kitctl(

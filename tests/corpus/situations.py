@@ -10,6 +10,7 @@ from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_standing import BLIND_STANDING
 from tests.corpus.blind_threads import BLIND_THREADS
 from tests.corpus.cluster_healthy import CLUSTER_HEALTHY
+from tests.corpus.cluster_lot import CLUSTER_LOT
 from tests.corpus.cluster_pending import CLUSTER_PENDING
 from tests.corpus.cluster_running import CLUSTER_RUNNING
 from tests.corpus.failing import FAILURES
@@ -32,5 +33,6 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_LOT,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
+    *CLUSTER_LOT,
     *CLUSTER_HEALTHY,
 )
