@@ -38,6 +38,8 @@ STRANGERS: Final = (
     "ValueError: JSONDecodeError: Extra data: line 2 column 1 is a label",
     "ValueError: rank 3 has saved the day; go on",
     "ValueError: rank 3 sits; each waits for others",
+    "ValueError: ranks 0-1 wait in send to the front; each waits for others of its kind",
+    "ValueError: the answer is: AttributeErrors, such as module 'numpy' has no attribute 'float'",
     # Of other services' deadlines.
     "DeadlineExceeded: 504 Deadline Exceeded",
     "DeadlineExceeded: the auction ran longer than 30s",

@@ -380,4 +380,50 @@ for i in range(60):
         fix="print the keys",
         options=ONCE,
     ),
+    # Of the set that was drawn by lot a fifth time.
+    Situation(
+        name="a state dict that one rank gathers",
+        script=GROUP
+        + """
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+from torch.distributed.fsdp import fully_shard
+model = torch.nn.Linear(8, 8)
+fully_shard(model, mesh=torch.distributed.init_device_mesh("cpu", (2,)))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for i in range(40):
+    optimizer.zero_grad()
+    model(torch.ones(2, 8)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+if rank == 0:
+    state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    torch.save(state, "final.pt")
+dist.barrier()
+""",
+        cause="rank 0 waits in the gathering of a state dict at .*, rank 1 waits in barrier at .*; each waits",
+        fix="if rank == 0",
+        first=(True, False),
+    ),
+    Situation(
+        name="one rank validates by the wrapper",
+        script=GROUP
+        + """
+net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+model = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for i in range(60):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).sum().backward()
+    optimizer.step()
+    time.sleep(0.02)
+if rank == 0:
+    with torch.no_grad():
+        print(model.eval()(torch.randn(8, 4)).mean())
+        print(model(torch.randn(8, 4)).mean())
+dist.barrier()
+""",
+        cause="rank 0 waits in DDP's broadcast of buffers at .*, rank 1 waits in barrier at .*; each waits for others",
+        fix="model.module",
+        first=(True, True),
+    ),
 )

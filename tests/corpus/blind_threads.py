@@ -192,7 +192,7 @@ BLIND_THREADS: Final[tuple[Situation, ...]] = (
         name="a name that the library has no more",
         script="import numpy\nnumpy.arange(4, dtype=numpy.float)",
         cause="module 'numpy' has no attribute 'float'",
-        fix="the installed numpy has no float: change the script, or install the version",
+        fix="numpy has no np.float since 1.24: write float",
         first=(True, False),
     ),
     Situation(

@@ -74,6 +74,7 @@ WAITS: Final = (
     early.BROADCAST_MODEL,
     early.COMPARE_MODELS,
     early.WAITS_FOR_BUILD,
+    early.WAITS_FOR_TENSOR,
     *early.WAITS_FOR_WORKERS,
 )
 TIMEOUT: Final = "_set_pg_timeout"

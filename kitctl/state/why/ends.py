@@ -172,7 +172,8 @@ ENDS: Final = Family(
             r"|op\.preamble\.length <= op\.nbytes)",
             "the ranks exchange tensors of different shapes or types, or call different collectives",
             "make the call, its shape and its type the same on all ranks at the line in the message: pad a last, "
-            "shorter batch; and let no rank leave out a collective, or a backward pass, that others take part in",
+            "shorter batch, and give broadcast_object_list() lists of one length; and let no rank leave out a "
+            "collective, or a backward pass, that others take part in",
         ),
         Rule(
             r"killed by SIGBUS",

@@ -75,6 +75,10 @@ _STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installin
 _ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
 _MAY_WAIT: Final = re.compile(r"^rank \d+ has saved \S+ to its node's own folder")  # a failure is told first
+_OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not: it is gone with its pod
+_DID_NOTHING: Final = re.compile(
+    r"no optimizer step was seen; rank \d+ printed a traceback, and ended with exit code 0: (.*)", re.DOTALL
+)
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
@@ -140,6 +144,11 @@ def explain(job: JobState, now: float) -> Explanation:
         cause = fix = ""  # a warning, which explains no standstill
     if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
+    note = job.note
+    if job.phase == "Succeeded" and _MAY_WAIT.search(job.reason) and _OTHERS_ALONE in job.reason:
+        cause, fix, note = "", "", "; ".join(filter(None, (brief(job.reason), job.note)))  # no rank needs it any more
+    if not cause and (hidden := _DID_NOTHING.match(job.note)):
+        fix = (_known(hidden[1], local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(
         cause=cause,
@@ -147,7 +156,7 @@ def explain(job: JobState, now: float) -> Explanation:
         go_on=_go_on(job),
         then=then,
         fact=fact,
-        note="" if cause else job.note,
+        note="" if cause else note,
         evidence=evidence,
         before="" if told else before,
         before_fix="" if told else its_fix,

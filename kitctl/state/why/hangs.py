@@ -12,6 +12,7 @@ from kitctl.state.why.rule import Family, Rule
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
 APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
+BUFFERS: Final = r"\bwaits? in DDP's broadcast of buffers\b[^\n]*; each waits for others$"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
 _LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
@@ -90,6 +91,16 @@ HANGS: Final = Family(
             "the script needs so many ranks: --nodes, --procs-per-node",
             seen="no step for 20s: ranks 0-1 wait in init_process_group; rank 0 says: world_size 4 is not this "
             "process's WORLD_SIZE, which is 2",
+        ),
+        Rule(
+            BUFFERS,
+            "",
+            "DistributedDataParallel broadcasts buffers in each forward pass, in eval() and no_grad(), too: where one "
+            "rank alone runs the model (if rank == 0: validate()), call model.module, or let all ranks do it; else a "
+            "loop ends sooner on one (equal shares of the data, drop_last=True)",
+            seen="no step for 41s: rank 0 waits in DDP's broadcast of buffers at train.py:16 in validate, rank 1 waits "
+            "in barrier at train.py:27; each waits for others",
+            means="a model with buffers, as those of BatchNorm, of which one rank has called forward() once more",
         ),
         Rule(
             r"step for [^:]*: (?!.*\bwaits? in (?!send\b)).*\bwaits? in send\b.*; each waits for others$",

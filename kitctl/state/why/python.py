@@ -236,8 +236,8 @@ PYTHON: Final = Family(
             "go over a copy: list(x.items()); or another thread changes it meanwhile",
             "RuntimeError: dictionary changed size during iteration",
         ),
-        _python(
-            r"signal only works in main thread",
+        quoted(  # no other program says so
+            r"^ValueError: signal only works in main thread of the main interpreter\b",
             "set signal handlers in the main thread, before other threads and libraries start",
             "ValueError: signal only works in main thread of the main interpreter",
         ),

@@ -324,11 +324,18 @@ SCRIPTS: Final = Family(
             seen="ImportError: cannot import name 'AdamW' from 'transformers' (.../site-packages/transformers/...)",
         ),
         Rule(
+            r"AttributeError: module 'numpy' has no attribute '(bool|int|float|complex|object|str)'",
+            "",
+            "numpy has no np.{0} since 1.24: write {0}, Python's own (or np.float64, np.int64, np.complex128, "
+            "np.bool_, of arrays); if a library does so, a newer version of it in --requirements",
+            seen="AttributeError: module 'numpy' has no attribute 'float'.",
+        ),
+        Rule(
             r"AttributeError: module '([^'.]+)[^']*' has no attribute '([^']*)'",
             "",
             "the installed {0} has no {1}: change the script, or install the version that it was written for, as "
             "{0}==... in --requirements; if a file of the script's folder is named {0}, rename that",
-            seen="AttributeError: module 'numpy' has no attribute 'float'.",
+            seen="AttributeError: module 'torch' has no attribute 'compiler'",
         ),
         Rule(
             r"TypeError: (\S+)\(\) got an unexpected keyword argument '([^']*)'",

@@ -90,7 +90,8 @@ TRAINING: Final = Family(
             r"metadata is None; global metadata read failed|No such file or directory: '[^']*/\.metadata'",
             "",
             "that folder holds no whole checkpoint of torch.distributed.checkpoint, whose .metadata is written last: "
-            "load the one before; all ranks have to name one folder (a checkpoint_id without the rank)",
+            "load the one before; all ranks have to name one folder (a checkpoint_id without the rank) that all nodes "
+            "share: --outputs FOLDER",
             seen="AssertionError: metadata is None; global metadata read failed: ...",
         ),
         Rule(
@@ -180,7 +181,8 @@ TRAINING: Final = Family(
         Rule(
             r"backward through the graph a second time",
             "",
-            "compute the loss anew for each backward(), and detach() what stays between steps; else retain_graph=True",
+            "call backward() once for each loss (accelerator.backward(loss) in its place, not besides), compute the "
+            "loss anew for the next, and detach() what stays between steps, as a hidden state; else retain_graph=True",
             seen="Trying to backward through the graph a second time",
         ),
         Rule(

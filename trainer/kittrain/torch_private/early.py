@@ -19,6 +19,13 @@ RUN_BACKWARD: Final = ("torch/autograd/graph.py", "_engine_run_backward")
 BROADCAST_BUFFERS: Final = ("torch/nn/parallel/distributed.py", "_distributed_broadcast_coalesced")
 BROADCAST_MODEL: Final = ("torch/distributed/utils.py", "_sync_module_states")
 COMPARE_MODELS: Final = ("torch/distributed/utils.py", "_verify_param_shape_across_processes")
+# The wait of a functional collective, which DTensor uses, and the files above it, to what takes a model's state dict.
+FUNCTIONAL: Final = "torch/distributed/_functional_collectives.py"
+WAITS_FOR_TENSOR: Final = (FUNCTIONAL, "wait_tensor")
+REDISTRIBUTES: Final = "torch/distributed/tensor/_redistribute.py"
+HOLDS_DTENSOR: Final = "torch/distributed/tensor/_api.py"
+GATHERS_STATE: Final = "torch/distributed/_state_dict_utils.py"
+CALLS_OPERATOR: Final = ("torch/_ops.py", "torch/_library/autograd.py")  # below that wait
 # A data loader's methods in which it waits for its workers.
 WAITS_FOR_WORKERS: Final = tuple(("torch/utils/data/dataloader.py", name) for name in ("_get_data", "_try_get_data"))
 # In which a rank waits until the lock file of an extension's build is gone.

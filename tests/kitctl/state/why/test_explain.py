@@ -729,6 +729,38 @@ def test_where_a_checkpoint_is_saved_explains_neither_a_failure_nor_a_standstill
     assert explain(replace(running, last_failure=told), 142.0).cause == "rank 1: KeyError: 'ids'"
 
 
+def test_where_a_checkpoint_is_saved_is_a_note_of_a_job_that_has_succeeded_if_it_is_still_there() -> None:
+    done = replace(JOB, phase="Succeeded", ended=2.0, reason=NOTICE)
+    found = explain(done, 3.0)
+    assert (found.cause, found.fix, found.note) == ("", "", NOTICE)
+    gone = NOTICE.replace("; use", ", and it is gone with its pod; use")
+    assert explain(replace(done, reason=gone), 3.0).cause.endswith("it is gone with its pod")
+
+
+def test_a_hidden_error_of_a_job_that_did_nothing_has_a_fix_and_that_of_one_that_trained_has_none() -> None:
+    error = "ValueError: signal only works in main thread of the main interpreter"
+    hidden = f"rank 0 printed a traceback, and ended with exit code 0: {error}"
+    done = replace(JOB, phase="Succeeded", ended=2.0, note=hidden)
+    assert explain(done, 3.0).fix == ""
+    nothing = explain(replace(done, note=f"no optimizer step was seen; {hidden}"), 3.0)
+    assert (nothing.cause, nothing.note) == ("", f"no optimizer step was seen; {hidden}")
+    assert nothing.fix.startswith("set signal handlers in the main thread")
+
+
+@pytest.mark.parametrize(
+    ("what", "fix"),
+    [
+        ("rank 0 waits in DDP's broadcast of buffers at t.py:16, rank 1 waits in barrier at t.py:27", "model.module"),
+        ("rank 0 waits in send at t.py:1, rank 1 waits in barrier at t.py:2", "in the same order"),
+    ],
+)
+def test_ranks_that_wait_for_each_other_have_the_fix_of_where_they_wait(what: str, fix: str) -> None:
+    waiting = replace(JOB, phase="Running", standstill=Standstill(since=100.0, what=what))
+    assert explain(waiting, 142.0).fix == ""
+    apart = replace(JOB, phase="Running", standstill=Standstill(since=100.0, what=f"{what}; each waits for others"))
+    assert fix in explain(apart, 142.0).fix
+
+
 THERE = "FileExistsError: [Errno 17] File exists: 'out'"
 
 

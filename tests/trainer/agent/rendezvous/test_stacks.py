@@ -18,6 +18,12 @@ TORCH = str(Path(torch.__file__).parent)
 TRAINER = str(Path(kittrain.__file__).parent)
 THREADS = f'Thread 0x00007fa061e506c0 (most recent call first):\n  File "{threading.__file__}", line 331 in wait\n\n'
 
+WAIT_TENSOR = (
+    f'"{TORCH}/_ops.py", line 926 in redispatch',
+    f'"{TORCH}/_library/autograd.py", line 147 in autograd_impl',
+    f'"{TORCH}/distributed/_functional_collectives.py", line 143 in wait_tensor',
+)
+
 
 def printed(*frames: str) -> list[str]:
     head = "Current thread 0x00007fa12a7d9b80 (most recent call first):"
@@ -53,6 +59,40 @@ def printed(*frames: str) -> list[str]:
                 '"/home/me/my model.py", line 4 in share',
             ),
             Location(wait="broadcast_object_list", line="my model.py:4 in share"),
+        ),
+        (
+            (
+                *WAIT_TENSOR,
+                f'"{TORCH}/distributed/_functional_collectives.py", line 1247 in wait',
+                f'"{TORCH}/distributed/tensor/_redistribute.py", line 1841 in redistribute_local_tensor',
+                f'"{TORCH}/distributed/tensor/_api.py", line 813 in redistribute',
+                f'"{TORCH}/distributed/_state_dict_utils.py", line 276 in dtensor_func',
+                f'"{TORCH}/distributed/_state_dict_utils.py", line 288 in _gather_state_dict',
+                f'"{TORCH}/distributed/checkpoint/state_dict.py", line 99 in get_model_state_dict',
+                '"/home/me/train.py", line 25 in main',
+            ),
+            Location(wait="the gathering of a state dict", line="train.py:25 in main"),
+        ),
+        (
+            (
+                *WAIT_TENSOR,
+                f'"{TORCH}/distributed/tensor/_redistribute.py", line 1841 in redistribute_local_tensor',
+                f'"{TORCH}/distributed/tensor/_api.py", line 813 in full_tensor',
+                '"/home/me/train.py", line 25 in main',
+            ),
+            Location(wait="an exchange of a DTensor's parts", line="train.py:25 in main"),
+        ),
+        (
+            (*WAIT_TENSOR, f'"{TORCH}/utils/_pytree.py", line 1711 in wrapped', '"/home/me/train.py", line 2 in main'),
+            Location(wait="a functional collective", line="train.py:2 in main"),
+        ),
+        (  # copies the parts that are here
+            (
+                f'"{TORCH}/_ops.py", line 1350 in __call__',
+                f'"{TORCH}/distributed/tensor/_redistribute.py", line 1841 in redistribute_local_tensor',
+                '"/home/me/train.py", line 2 in main',
+            ),
+            Location(line="train.py:2 in main"),
         ),
         (
             ('"/home/me/data.py", line 12 in __getitem__', f'"{TORCH}/utils/data/_utils/fetch.py", line 54 in fetch'),
@@ -105,6 +145,8 @@ def test_all_known_frames_exist_in_this_torch() -> None:
     for file, function, _ in stacks.WAITS:
         source = (Path(TRAINER).parent if file.startswith("kittrain/") else root) / file
         assert not function or f"def {function}(" in source.read_text(), f"{function} in {source}"
+    assert all((root / file).exists() for file, _ in stacks.MAKES_WAIT)
+    assert all((root / file).exists() for file in stacks.WRAPPERS)
     assert sys.modules["torch.distributed.c10d_logger"].__file__ == f"{root}/{stacks.WRAPPERS[0]}"
 
 

@@ -36,6 +36,22 @@ def test_a_file_in_the_working_folder_itself_needs_a_folder() -> None:
     assert told.endswith("; save it in a folder, and name that with --outputs")
 
 
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("out/checkpoint-500/model.safetensors", "out"),
+        ("out/epoch_3/optimizer/a.pt", "out"),
+        ("runs/step=12/rank0/a.pt", "runs"),
+        ("out/2024/a.pt", "out"),
+        ("out/resnet50/a.pt", "out/resnet50"),
+        ("checkpoint-500/a.pt", "checkpoint-500"),  # there is none above that could be named
+    ],
+)
+def test_the_folder_of_all_checkpoints_is_named_and_not_that_of_one(name: str, folder: str) -> None:
+    (told,) = PrivateFiles(NodeEnv(job=job(nodes=2))).observe((0, name), ())
+    assert told.endswith(f"; use --outputs {folder}")
+
+
 def test_a_difference_is_told_once_a_round() -> None:
     files = PrivateFiles(NodeEnv(node_index=1))
     resumes = [Resume(node=0, name="best.pt", digest=1, private=True), Resume(node=1)]

@@ -16,6 +16,9 @@ FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 GROUP: Final = "init_process_group"
 BUILD: Final = "FileBaton.wait"  # until the lock file of an extension's build is gone
 MEETING: Final = "the meeting of its replica"  # before an optimizer step; see rank/world/meeting.py
+FUNCTIONAL: Final = "a functional collective"
+DTENSOR: Final = "an exchange of a DTensor's parts"
+STATE: Final = "the gathering of a state dict"
 BACKWARD: Final = "the gradients' all-reduce"  # or the backward pass before it: the frames are the same
 
 # Frames in which a rank waits for others: file, function (empty: any), name in messages (empty: the function's).
@@ -27,9 +30,17 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     (*early.BROADCAST_BUFFERS, "DDP's broadcast of buffers"),
     (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
     (*early.COMPARE_MODELS, "DDP's comparison of models"),
+    (*early.WAITS_FOR_TENSOR, FUNCTIONAL),
     ("kittrain/system/meeting.py", "", MEETING),
     ("kittrain/rank/training/step_sync.py", "_wait", "the sum of the losses"),
     ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
+)
+# Frames above those, whose name tells more than that of the collective that they make.
+MAKES_WAIT: Final[tuple[tuple[str, str], ...]] = (
+    (early.FUNCTIONAL, FUNCTIONAL),
+    (early.REDISTRIBUTES, DTENSOR),
+    (early.HOLDS_DTENSOR, DTENSOR),
+    (early.GATHERS_STATE, STATE),
 )
 LOADER: Final = early.WAITS_FOR_WORKERS
 # Frames in which libraries connect to a server, or sleep before they try that again: file, function.
@@ -46,7 +57,8 @@ TRIES: Final[tuple[tuple[str, str], ...]] = (
 )
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
-WRAPPERS: Final = ("torch/distributed/c10d_logger.py",)  # decorators around the function that is called
+# Around the function that is called: decorators, and what calls an operator of torch.
+WRAPPERS: Final = ("torch/distributed/c10d_logger.py", *early.CALLS_OPERATOR)
 # Not user code; the bundled workloads count as user code.
 LIBRARY: Final = re.compile(
     r"<frozen |/(site-packages|dist-packages|lib/python[\d.]+)/|/kitctl/targets/local/"  # what a rank was forked in
@@ -124,7 +136,8 @@ def _wait(frames: list[Frame]) -> str:
         if frame.file.endswith(WRAPPERS):
             continue
         known = next((one for one in WAITS if frame.file.endswith(one[0]) and one[1] in {"", frame.function}), None)
-        if not known:
+        above = next((told for file, told in MAKES_WAIT if name and frame.file.endswith(file)), "")
+        if not (known or above):
             break
-        name = known[2] or frame.function
+        name = known[2] or frame.function if known else above
     return name

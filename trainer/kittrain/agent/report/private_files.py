@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
+from typing import Final
 
 from kittrain.agent.rendezvous.resumes import Resume, difference
 from kittrain.job.env import NodeEnv
 from kittrain.system.heartbeat_files import LoadedFile
+
+_COUNTED: Final = re.compile(r"(?:^|(?:step|epoch|iter|iteration|checkpoint|ckpt)s?[-_=]?)\d+$")
 
 
 class PrivateFiles:
@@ -46,6 +50,12 @@ class PrivateFiles:
 def _notice(rank: int, name: str, *, several: bool, pod: bool) -> str:
     told = (("ranks of other nodes do not find it there", several), ("it is gone with its pod", pod))
     fates = [fate for fate, given in told if given]
-    folder = PurePath(name).parent.as_posix()
+    folder = _kept(PurePath(name).parent).as_posix()
     fix = f"use --outputs {folder}" if folder != "." else "save it in a folder, and name that with --outputs"
     return f"rank {rank} has saved {name} to its node's own folder: {', and '.join(fates)}; {fix}"
+
+
+def _kept(folder: PurePath) -> PurePath:
+    """The folder of all checkpoints: not ``checkpoint-500``, which is one of them, nor what is in that."""
+    counted = next((at for at, part in enumerate(folder.parts) if at and _COUNTED.search(part)), None)
+    return folder if counted is None else PurePath(*folder.parts[:counted])
