@@ -10,7 +10,7 @@ import pytest
 from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, GROUP, Location
-from kittrain.agent.rendezvous.standstill import LIMIT, WAITING_TIMEOUT, StandstillWatch, sentence
+from kittrain.agent.rendezvous.standstill import LIMIT, ONE_WAY_APART, WAITING_TIMEOUT, StandstillWatch, sentence
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import Phase
 
@@ -214,8 +214,6 @@ APART = (
     [rank(0, wait="barrier", call=call(1)), rank(1, wait=BACKWARD)],
     [rank(0, wait="new_group"), rank(1, wait="new_group")],
     [rank(0, wait="barrier"), rank(1, wait="barrier")],
-    [rank(0, wait="send"), rank(1, wait="send")],
-    [rank(0, wait="recv"), rank(1, wait="recv")],
     [rank(0, wait="recv"), rank(1, wait="all_reduce")],
 )
 ON_ITS_WAY = (
@@ -244,6 +242,19 @@ def test_ranks_that_wait_for_each_other_are_said_to_once_they_have_for_a_while(
     job.answer(50.0, *statuses)
     assert job.watch.text.endswith("; each waits for others") is told
     assert len(job.watch.text) <= LIMIT
+
+
+@pytest.mark.parametrize("wait", ["send", "recv"])
+def test_ranks_that_all_send_or_all_receive_may_have_something_on_its_way_for_longer(wait: str) -> None:
+    job = Round()
+    job.quiet(0, 1)
+    told = []
+    for now in range(20, 120):
+        if job.looks(now):
+            job.answer(now, rank(0, wait=wait), rank(1, wait=wait))
+            told.append((now, job.watch.text.endswith("; each waits for others")))
+    assert [now for now, is_told in told if is_told]
+    assert all(is_told is (now >= 20 + ONE_WAY_APART) for now, is_told in told)
 
 
 def test_ranks_that_make_other_calls_each_time_do_not_wait_for_each_other() -> None:

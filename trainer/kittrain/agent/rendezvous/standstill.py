@@ -34,6 +34,7 @@ APART: Final = 15.0  # seconds for which all ranks wait where they are, with no 
 APART_WORDS: Final = "; each waits for others"
 EMPTY: Final = frozenset({"barrier", "new_group"})  # exchange nothing that could take so long
 ONE_WAY: Final = frozenset({"send", "recv"})  # a rank in one of them and a rank in the other may be at work together
+ONE_WAY_APART: Final = 60.0  # the same for these: what isend() and irecv() have begun may be on its way meanwhile
 SAID: Final = 60  # characters that have to be left for what one of them says
 _SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
@@ -115,7 +116,7 @@ class StandstillWatch:
         places = [(one.rank, one.location, one.call) for one in running]
         if places != self._places:
             self._places, self._places_since = places, now
-        return bool(places) and now - self._places_since >= APART
+        return bool(places) and now - self._places_since >= (ONE_WAY_APART if waits <= ONE_WAY else APART)
 
     def _follow(self, statuses: Sequence[RankStatus], now: float) -> None:
         """Keep since when all ranks wait where they do."""
