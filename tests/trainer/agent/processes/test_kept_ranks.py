@@ -81,7 +81,7 @@ def test_those_that_have_left_in_time_are_told_of_the_next_round(
     assert going_on[0].begin({"RANK": "7"})
     assert json.loads(first.output.readline()) == {"RANK": "7"}
     HeartbeatWriter(RankFiles(next_round, 7).heartbeat)  # the rank's own page, under its new name
-    assert unable.process.poll() is None
+    assert unable.process.wait(30) == 0, "it ends by itself, as nobody tells it anything any more"
 
 
 def test_it_is_known_that_a_rank_waits_for_the_end_of_its_round(kept: tuple[KeptRanks, list[Started]]) -> None:
