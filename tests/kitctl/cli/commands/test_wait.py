@@ -12,7 +12,7 @@ import pytest
 from kitctl.api.job import Job
 from kitctl.base.errors import JobCancelled
 from kitctl.cli.commands.wait import wait_until_end
-from kitctl.state.facts import JobFacts
+from kitctl.state.facts import JobFacts, NodeFacts
 
 PENDING = JobFacts(
     name="run",
@@ -83,3 +83,22 @@ def test_the_cause_of_a_failure_without_another_try_is_left_to_the_error(capsys:
     lines = told(capsys, retried, last, CANCELLED)
     assert lines[0] == "run: Pending (rank 1: ValueError: no)"
     assert not [line for line in lines if "KeyError" in line]
+
+
+def test_what_a_start_takes_long_for_is_printed_once_though_it_is_no_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    node = NodeFacts(index=0, pod="run-0", alive=True, attempts=1, started=10.0)
+    starting = msgspec.structs.replace(PENDING, nodes=(node,))
+    installs, fetches, goes_on = (
+        msgspec.structs.replace(starting, nodes=(msgspec.structs.replace(node, note=note),))
+        for note in ("installing requirements", "init container fetch has run for 65 s", "")
+    )
+    longer = msgspec.structs.replace(
+        starting, nodes=(msgspec.structs.replace(node, note="init container fetch has run for 70 s"),)
+    )
+    lines = told(capsys, starting, installs, installs, fetches, longer, goes_on, CANCELLED)
+    assert [line.removeprefix("run: ") for line in lines] == [
+        "Starting",
+        "Starting (installing requirements)",
+        "Starting (init container fetch has run for 65 s)",
+        "Cancelled",
+    ]
