@@ -58,7 +58,7 @@ def wait_until_end(job: Job, timeout: float | None) -> None:
 
 
 class Changes:
-    """What is new in each state of a job: its phase, its cause, what it begins with, where its ranks stand still."""
+    """What is new in each state of a job: its phase, its cause, what it waits for, where its ranks stand."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -70,11 +70,11 @@ class Changes:
         from kitctl.base.printable import line
         from kitctl.state.why.repeats import topic
 
-        cause = found.cause or ("" if job.standstill else found.fact)
-        about = "" if _ends(job) else topic(cause, job.name)
+        why = found.cause or ("" if job.standstill else found.fact)
+        about = "" if _ends(job) else topic(why, job.name)
         is_new = about and about not in self._told
         if job.phase != self._phase or is_new:
-            told = line(cause if is_new else found.note)
+            told = line(why if is_new else found.note)
             yield f"{job.name}: {job.phase}" + (f" ({told})" if told else "")
         if is_new and not job.last_failure:
             named = (("fix", found.fix), ("then", found.then))

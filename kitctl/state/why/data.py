@@ -189,7 +189,7 @@ DATA: Final = Family(
             "what the script copies or pickles holds a {0}, which cannot be",
             "leave it out (__getstate__, __deepcopy__), and open it anew where it is used; of a model copy its "
             "state_dict()",
-            called=r"/copy\.py\"|\b(?:pickle|joblib)\.dumps?\(",
+            called=r"/python[\d.]+/copy\.py\"|\b(?:pickle|joblib)\.dumps?\(",
         ),
         quoted(
             r"cannot pickle '[^']*' object|h5py objects cannot be pickled|can't pickle \S+ objects",

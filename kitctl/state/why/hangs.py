@@ -12,7 +12,6 @@ from kitctl.state.why.rule import Family, Rule
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
 APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
-BUFFERS: Final = r"\bwaits? in DDP's broadcast of buffers\b[^\n]*; each waits for others$"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
 _LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
@@ -93,7 +92,7 @@ HANGS: Final = Family(
             "process's WORLD_SIZE, which is 2",
         ),
         Rule(
-            BUFFERS,
+            r"\bwaits? in DDP's broadcast of buffers\b[^\n]*; each waits for others$",
             "",
             "DistributedDataParallel broadcasts buffers in each forward pass, in eval() and no_grad(), too: where one "
             "rank alone runs the model (if rank == 0: validate()), call model.module, or let all ranks do it; else a "
@@ -107,7 +106,7 @@ HANGS: Final = Family(
             "",
             "a send ends once its peer receives, and all ranks send first: let one rank of each pair call recv() "
             "before send(), or use batch_isend_irecv()",
-            seen="no step for 40s: ranks 0-1 wait in send at train.py:9; each waits for others",
+            seen="no step for 1m27s: ranks 0-1 wait in send at train.py:9; each waits for others",
             means="each has been at that place for a while, and none receives",
         ),
         Rule(
@@ -115,7 +114,7 @@ HANGS: Final = Family(
             "",
             "no rank sends what the others wait for: each recv() needs a send() of its source, as many and in the "
             "same order; look for one that a condition or a shorter loop leaves out",
-            seen="no step for 40s: rank 0 waits in recv at train.py:12, rank 1 waits in recv at train.py:20; each "
+            seen="no step for 1m27s: rank 0 waits in recv at train.py:12, rank 1 waits in recv at train.py:20; each "
             "waits for others",
             means="each has been at that place for a while, and none sends",
         ),

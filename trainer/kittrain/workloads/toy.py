@@ -123,7 +123,12 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--step-time", type=float, default=0.0, metavar="SECONDS", help="sleep before each step")
     parser.add_argument("--record", type=Path, metavar="DIR", help="write each rank's steps here")
     parser.add_argument(
-        "--wait-at", nargs=2, metavar=("STEP", "FILE"), action="append", default=[], help="wait there until it exists"
+        "--wait-at",
+        nargs=2,
+        metavar=("STEP", "FILE"),
+        action="append",
+        default=[],
+        help="wait at this step until FILE is there",
     )
     parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
     parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")

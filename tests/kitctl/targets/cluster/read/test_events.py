@@ -23,6 +23,8 @@ def test_a_pod_without_a_volume_has_what_was_said_last_of_its_claim(server: ApiS
     said(server, "c", "waiting", "2026-01-01T00:00:08Z")
     found = stuck_pods(kit.target().api, [POD])
     assert found == {"x-0": "claim data has no volume: ProvisioningFailed: quota is used up"}
+    (asked,) = (one for one in server.requests if one.path.endswith("/events"))
+    assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=data"
 
 
 WAITING = "Waiting for a volume to be created by the external provisioner 'csi.example.com'"
@@ -70,8 +72,6 @@ def test_who_may_not_read_claims_is_told_what_was_said_of_them(server: ApiServer
     )
     told = stuck_pods(kit.target().api, [pod_of("data")])
     assert told == {"x-0": "claim data has no volume: ProvisioningFailed: no such class"}
-    (asked,) = (one for one in server.requests if one.path.endswith("/events"))
-    assert asked.query["fieldSelector"] == "involvedObject.kind=PersistentVolumeClaim,involvedObject.name=data"
 
 
 def test_a_claim_of_which_nothing_is_said_says_nothing(server: ApiServer, kit: Kit) -> None:
