@@ -7,6 +7,19 @@ from typing import Final
 from tests.corpus.situation import DDP, Situation
 
 ONCE: Final = ("--max-restarts", "0")
+# Node 1's agent gets the signal of a preemption once.
+_DRAINED: Final = (
+    DDP
+    + """
+first = not os.path.exists("drained")
+if rank == 1:
+    open("drained", "w").close()
+for i in range(4000):
+    step()
+    if i == 100 and rank == 1 and first:
+        os.kill(os.getppid(), signal.SIGTERM)
+"""
+)
 ODD: Final = (
     Situation(
         name="an interrupt that the script raises",
@@ -15,6 +28,20 @@ ODD: Final = (
         cause=r"rank 1: KeyboardInterrupt: at train.py:\d+: raise KeyboardInterrupt",
         fix=r"train\.py:\d+",
         options=ONCE,
+    ),
+    Situation(
+        name="ignores the signal to stop",
+        script="import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + _DRAINED,
+        cause="^rank 1 ignores SIGTERM, and was killed after",
+        fix="save and exit",
+        options=("--set", "policy.gracePeriod=10s"),
+    ),
+    Situation(
+        name="prints that it is to stop and goes on",
+        script="import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('stopping', flush=True))\n" + _DRAINED,
+        cause=r"^rank 1 took \d+ more steps after SIGTERM, and was killed after",
+        fix="look in each step whether its handler was called",
+        options=("--set", "policy.gracePeriod=10s"),
     ),
     Situation(
         name="warnings that are errors",

@@ -19,7 +19,7 @@ from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.libraries import LIBRARIES
-from kitctl.state.why.losses import LOSSES
+from kitctl.state.why.losses import CUT_SHORT, LOSSES
 from kitctl.state.why.network import NETWORK
 from kitctl.state.why.python import PYTHON
 from kitctl.state.why.repeats import says
@@ -226,7 +226,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
         yield _left_behind(job, job.failure, local=local) or _of_failure(job.failure, local=local)
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
-        texts = [*nodes, _late(job), job.reason] if _stuck(job) else [_late(job), job.reason, *nodes]
+        begun = [_late(job), _cut_short(job)]
+        texts = [*nodes, *begun, job.reason] if _stuck(job) else [*begun, job.reason, *nodes]
         texts = [one for one in texts if not _STAGING.match(one)]
         if again := _repeated(job):
             yield _of_failure(again, local=local)
@@ -285,6 +286,12 @@ def _late(job: JobState) -> str:
     """What a job has begun anew for, if ranks have waited for others in vain: it explains the lost steps."""
     cause = job.last_recovery.cause if job.last_recovery and job.reason.startswith(FROM_THE_BEGINNING) else ""
     return cause if re.search(LATE, cause) else ""
+
+
+def _cut_short(job: JobState) -> str:
+    """What a job has begun anew for, if ranks of a drained node were killed before they had saved."""
+    drained = (one.reason for one in job.nodes if re.search(CUT_SHORT, one.reason))
+    return next(drained, "") if job.reason.startswith(FROM_THE_BEGINNING) else ""
 
 
 def _stuck(job: JobState) -> bool:

@@ -6,6 +6,10 @@ from typing import Final
 
 from kitctl.state.why.rule import Family, Rule
 
+# What a drained node says of ranks that did not save and end in time, and the fix.
+UNHEEDED: Final = r"(?:ignores|took \d+ more steps after) SIGTERM\b"
+TOO_LATE: Final = r"ranks were killed before they had saved and ended"
+CUT_SHORT: Final = rf"\brank \d+ {UNHEEDED}|\bits {TOO_LATE}"
 _ENDED: Final = "see what ends its nodes, such as a machine's memory; if so many losses are usual: policy.backoffLimit"
 LOSSES: Final = Family(
     "Lost nodes",
@@ -40,6 +44,21 @@ LOSSES: Final = Family(
             seen="node 0 is lost: its machine does not answer",
             means="the nodes meet there; the next one has taken its place, and they go on once it is back, or its pod "
             "is replaced",
+        ),
+        Rule(
+            rf"\b(rank \d+ {UNHEEDED}[^;]*); fix: (.*)",
+            "{0}",
+            "{1}",
+            seen="received a stop signal; rank 1 ignores SIGTERM, and was killed after 55 s; fix: leave out what "
+            "ignores it (signal.SIG_IGN), and save and exit at it, within policy.gracePeriod (60s); ...",
+            means="its node was drained, as by a preemption, kubectl drain or kitctl suspend",
+        ),
+        Rule(
+            rf"\bits ({TOO_LATE}[^;]*); fix: (.*)",
+            "a drained node's {0}",
+            "{1}",
+            seen="received a stop signal; its ranks were killed before they had saved and ended; fix: a "
+            "policy.gracePeriod of more than 60s",
         ),
         Rule(
             r"PreemptionByScheduler",

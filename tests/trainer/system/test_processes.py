@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.processes import Usage, is_exiting, signal_name, usage
+from kittrain.system.processes import Usage, ignores, is_exiting, signal_name, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 
@@ -124,3 +124,13 @@ def test_a_process_that_has_exited_is_told_before_it_is_waited_for() -> None:
     assert is_exiting(ended)
     os.waitpid(ended, 0)
     assert not is_exiting(ended), "there is no such process"
+
+
+@pytest.mark.parametrize(
+    ("handler", "ignored"), [("SIG_IGN", True), ("SIG_DFL", False), ("default_int_handler", False)]
+)
+def test_a_signal_that_a_process_ignores_is_known(handler: str, *, ignored: bool) -> None:
+    with leader(f"import signal\nsignal.signal(15, signal.{handler})\nprint(flush=True); input()") as pid:
+        assert ignores(pid, 15) == ignored
+        assert not ignores(pid, 10)
+    assert not ignores(pid, 15), "there is no such process"

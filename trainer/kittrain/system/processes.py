@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -14,6 +15,7 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")  # clock ticks per second
 PROC: Final = Path("/proc")
 PF_EXITING: Final = 4  # of the kernel's flags of a task
 IO_COUNTERS: Final = frozenset({"rchar", "wchar", "read_bytes", "write_bytes"})
+_IGNORED: Final = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,15 @@ def is_exiting(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return bool(int(flags) & PF_EXITING)
+
+
+def ignores(pid: int, number: int) -> bool:
+    """Whether a process ignores a signal; False if it has ended, and on other systems than Linux."""
+    try:
+        ignored = _IGNORED.search((PROC / str(pid) / "status").read_text(errors="replace"))
+    except OSError:
+        return False
+    return bool(ignored and int(ignored[1], 16) >> (number - 1) & 1)
 
 
 def usage(leaders: Iterable[int]) -> dict[int, Usage]:

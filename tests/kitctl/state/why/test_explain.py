@@ -587,6 +587,37 @@ def test_ranks_that_came_too_late_are_told_before_the_steps_that_it_costs_to_beg
     assert explain(replace(job, last_recovery=lost), 12.0).cause == anew
 
 
+@pytest.mark.parametrize(
+    ("why", "cause", "fix"),
+    [
+        (
+            "rank 1 ignores SIGTERM, and was killed after 7 s; fix: leave out what ignores it, and save",
+            "rank 1 ignores SIGTERM, and was killed after 7 s",
+            "leave out what ignores it, and save",
+        ),
+        (
+            "rank 1 took 140 more steps after SIGTERM, and was killed after 7 s; fix: look in each step, and save",
+            "rank 1 took 140 more steps after SIGTERM, and was killed after 7 s",
+            "look in each step, and save",
+        ),
+        (
+            "its ranks were killed before they had saved and ended; fix: a policy.gracePeriod of more than 12s",
+            "a drained node's ranks were killed before they had saved and ended",
+            "a policy.gracePeriod of more than 12s",
+        ),
+    ],
+)
+def test_a_signal_that_ranks_did_not_heed_in_time_is_told_before_the_steps_that_it_costs(
+    why: str, cause: str, fix: str
+) -> None:
+    anew = "resumed at step 0: 60 steps lost; the script has loaded nothing that it saved in this run"
+    (node,) = waiting(f"before: received a stop signal; {why}").nodes
+    running = replace(JOB, phase="Running", nodes=(replace(node, state="Running"),), progress=Progress(step=60))
+    found = explain(replace(running, restarts=1, reason=anew), 0.0)
+    assert (found.cause, found.fix) == (cause, fix)
+    assert explain(replace(running, restarts=1), 0.0).cause == "", "nothing is lost: it went on from what it had saved"
+
+
 def test_a_size_that_was_another_collectives_data_is_no_lack_of_memory() -> None:
     error = "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
     error += "you tried to allocate {} bytes. Error code 12 (Cannot allocate memory)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kitjob.report import Progress
-from kittrain.agent.report.drain_outcome import Codes, DrainOutcome, drained_reason
+from kittrain.agent.report.drain_outcome import HEEDED, Asked, Codes, DrainOutcome, drained_reason
 from kittrain.outcome.failures import KILLED, Failure
 
 LOST_PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.2]:1"
@@ -71,12 +71,15 @@ def test_the_timeout_starts_with_the_first_call_and_is_reset_by_a_new_round() ->
     assert not rules.timed_out(200.0)
 
 
+SAVING = Asked(seconds=7.4)
 REACHED = Progress(step=304, snapshot_step=171)
 
 
-def reason(code: int, error: str = "", *, late: bool = True, progress: Progress = REACHED) -> str:
+def reason(
+    code: int, error: str = "", *, late: bool = True, progress: Progress = REACHED, asked: Asked = SAVING
+) -> str:
     failure = Failure(rank=3, exit_code=code, error=error, time=0)
-    return drained_reason(progress, why="drained by hand", grace=3, late=late, failure=failure)
+    return drained_reason(progress, why="drained by hand", grace=3, late=late, failure=failure, asked=asked)
 
 
 def test_ranks_that_were_killed_in_a_drain_are_told_with_what_is_lost() -> None:
@@ -88,6 +91,30 @@ def test_ranks_that_were_killed_in_a_drain_are_told_with_what_is_lost() -> None:
     assert "killed" in elsewhere
     assert "lost" not in elsewhere, "only the node with rank 0 knows"
     assert "lost" not in reason(-9, KILLED, progress=Progress(step=5, steps_per_second=2.0))
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Asked(ignoring=[3], steps=90, seconds=7.4), "rank 3 ignores SIGTERM, and was killed after 7 s"),
+        (Asked(ignoring=[2], steps=90, seconds=7.4), "rank 3 took 90 more steps after SIGTERM, and was killed after"),
+    ],
+)
+def test_a_rank_that_does_not_heed_the_signal_is_told_with_what_to_do_at_it(asked: Asked, told: str) -> None:
+    said = reason(-9, KILLED, asked=asked)
+    assert told in said
+    assert "at least steps 172 to 304 are lost; fix: " in said
+    assert "save and exit" in said
+    assert "within policy.gracePeriod (3s)" in said
+
+
+@pytest.mark.parametrize(
+    "asked", [Asked(), Asked(steps=HEEDED, seconds=7.4), Asked(ignoring=[2], seconds=7.4)], ids=["", "agreed", "other"]
+)
+def test_a_rank_that_may_have_been_about_to_save_is_not_told_to_have_ignored_the_signal(asked: Asked) -> None:
+    assert reason(-9, KILLED, asked=asked) == reason(-9, KILLED)
+    ignoring = Asked(ignoring=[3], steps=90, seconds=7.4)
+    assert reason(1, LOST_PEER, asked=ignoring) == reason(1, LOST_PEER), "it was not killed"
 
 
 def test_ranks_whose_peers_were_killed_first_are_told_as_killed() -> None:

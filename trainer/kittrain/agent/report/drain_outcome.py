@@ -6,6 +6,7 @@ Why: decision 27.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from kitjob.report import Progress
@@ -13,6 +14,7 @@ from kittrain.job.env import WORKER_DRAINED
 from kittrain.outcome.failures import SIGKILL_EXIT, SIGTERM_EXIT, Failure
 
 STOPPED: Final = (SIGTERM_EXIT, 128 - SIGTERM_EXIT)  # scripts that do nothing at SIGTERM, or exit as shells do
+HEEDED: Final = 2  # steps after the signal: the one under way, and one in which the ranks agree to stop
 Codes = Sequence[int | None]  # exit codes by local rank; None while running
 
 
@@ -54,7 +56,36 @@ class DrainOutcome:
         return now > self._deadline
 
 
-def drained_reason(progress: Progress, *, why: str, grace: float, late: bool, failure: Failure | None) -> str:
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a node's ranks have made of SIGTERM, until they were killed.
+
+    Attributes:
+        ignoring: ranks that had told the kernel to ignore it, when it was sent.
+        steps: optimizer steps that they have taken since, in a loop of the script's own.
+        seconds: since then.
+    """
+
+    ignoring: Sequence[int] = ()
+    steps: int = 0
+    seconds: float = 0.0
+
+    def unheeded(self, rank: int, *, grace: float, lost: str) -> str:
+        """That a killed rank has not heeded it, and the fix; empty if it may have been about to save and end."""
+        if rank in self.ignoring:
+            how, fix = "ignores SIGTERM", "leave out what ignores it (signal.SIG_IGN), and save and exit at it"
+        elif self.steps > HEEDED:
+            how = f"took {self.steps} more steps after SIGTERM"
+            fix = "look in each step whether its handler was called, and save and exit then"
+        else:
+            return ""
+        within = f"within policy.gracePeriod ({grace:.0f}s); kittrain.Training and Run do so"
+        return f"rank {rank} {how}, and was killed after {self.seconds:.0f} s{lost}; fix: {fix}, {within}"
+
+
+def drained_reason(
+    progress: Progress, *, why: str, grace: float, late: bool, failure: Failure | None, asked: Asked = Asked()
+) -> str:
     """Why a drained node has ended, and what is lost if its ranks did not save.
 
     Args:
@@ -63,6 +94,7 @@ def drained_reason(progress: Progress, *, why: str, grace: float, late: bool, fa
         grace: the job's grace period, in seconds.
         late: whether most of that period was over when the ranks ended.
         failure: of this node's ranks, the one that explains the others; None: all of them ended with 0.
+        asked: what they have made of the signal.
     """
     if failure is None or failure.kind == "drained" or failure.exit_code in STOPPED:
         return why
@@ -70,6 +102,9 @@ def drained_reason(progress: Progress, *, why: str, grace: float, late: bool, fa
     lost = f", and at least steps {saved + 1} to {step} are lost" if saved is not None and step > saved else ""
     # Where another node's ranks were killed first, these fail because they lose their peers; it is the same cause.
     if late and (failure.exit_code == SIGKILL_EXIT or failure.kind == "peer"):
+        killed = failure.exit_code == SIGKILL_EXIT
+        if unheeded := asked.unheeded(failure.rank, grace=grace, lost=lost) if killed else "":
+            return f"{why}; {unheeded}"
         fix = f"fix: a policy.gracePeriod of more than {grace:.0f}s"
         return f"{why}; its ranks were killed before they had saved and ended{lost}; {fix}"
     if failure.kind == "peer":  # one that had stopped

@@ -26,7 +26,7 @@ from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.processes.ranks import Process, RankFiles, RankProcesses, Starter
 from kittrain.agent.processes.worker_group import MONITOR_INTERVAL, process_failures, rank_environment, worker_spec
 from kittrain.agent.rendezvous.interface import LOST, JobEnded, Rendezvous, RoundOver
-from kittrain.agent.report.drain_outcome import DrainOutcome, drained_reason
+from kittrain.agent.report.drain_outcome import Asked, DrainOutcome, drained_reason
 from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
 from kittrain.agent.report.publish import Reporter
@@ -50,6 +50,7 @@ from kittrain.system import heartbeat
 from kittrain.system.child_processes import OrphanReaper, ranks_left
 from kittrain.system.console import log
 from kittrain.system.import_path import with_packages
+from kittrain.system.processes import ignores
 from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others, if these can do without it
@@ -117,6 +118,8 @@ class NodeAgent(ElasticAgent):
         self._postmortem = Postmortem()
         self._files: list[RankFiles] = []
         self._drain_forwarded = False
+        self._ignoring: list[int] = []  # ranks that ignore SIGTERM, when it was forwarded
+        self._steps_when_asked = 0  # optimizer steps of a loop of the script's own, likewise
         self._agreed = False  # whether this node's ranks have said that the round's last step is taken
 
     def rendezvous(self, worker_group: WorkerGroup) -> None:
@@ -314,6 +317,9 @@ class NodeAgent(ElasticAgent):
         self._drain_forwarded = True
         with suppress(*LOST):  # then there are no others
             self._handler.drain()
+        ranks = zip(self._files, self._ranks.pids, strict=True)
+        self._ignoring = [files.rank for files, pid in ranks if ignores(pid, signal.SIGTERM)]
+        self._steps_when_asked = self._watch.script_steps
         self._ranks.signal(signal.SIGTERM)
 
     def _finished(self) -> bool:
@@ -442,6 +448,11 @@ class NodeAgent(ElasticAgent):
             grace=self._node.grace_period,
             late=self._drain.age() > self._stop_timeout / 2,
             failure=root_cause(failures) if failures else None,
+            asked=Asked(
+                ignoring=self._ignoring,
+                steps=self._watch.script_steps - self._steps_when_asked,
+                seconds=self._drain.age(),
+            ),
         )
 
     def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
