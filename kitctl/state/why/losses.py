@@ -7,7 +7,7 @@ from typing import Final
 from kitctl.state.why.rule import Family, Rule
 
 # What a drained node says of ranks that did not save and end in time, and the fix.
-UNHEEDED: Final = r"(?:ignores|took \d+ more steps after) SIGTERM\b"
+UNHEEDED: Final = r"(?:ignores|took \d+ more steps after) SIGTERM, and was killed after"
 TOO_LATE: Final = r"ranks were killed before they had saved and ended"
 CUT_SHORT: Final = rf"\brank \d+ {UNHEEDED}|\bits {TOO_LATE}"
 _ENDED: Final = "see what ends its nodes, such as a machine's memory; if so many losses are usual: policy.backoffLimit"
