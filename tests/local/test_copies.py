@@ -185,9 +185,10 @@ def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
             monkeypatch.setenv(name, value)
         mirror = ("--set", "snapshots.mirror=s3://copies/run")
         words = (*WORKLOAD, "--step-time", "0.05", "--record", str(records))
-        kit.run("submit", "--name", "all", *APART, *mirror, *words)
-        kit.until("all", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) > 20)
-        lose(kit, "all", 0, 1, 2)
+        with goes_on_after(kit.folder, 45) as then:
+            kit.run("submit", "--name", "all", *APART, *mirror, *words, *then)
+            kit.until("all", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) > 20)
+            lose(kit, "all", 0, 1, 2)
         kit.run("wait", "all")
         assert "comes from s3://copies/run" in kit.run("logs", "all")
         job = kit.status("all")
@@ -195,6 +196,28 @@ def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
         assert f"proved: {EPOCHS} epochs" in kit.run("audit", "s3://copies/run")
     newest = max(kit.snapshots("all").glob("node-*"), key=lambda one: (one / "model.pt").exists())
     assert_each_sample_counts_once(newest, records, ORDER, epochs=EPOCHS)
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # it may build the server
+def test_the_node_that_uploads_is_lost_after_the_others_have_ended(
+    kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not come back, and what takes its place has an empty folder: it ends, and what is missing is told."""
+    with behind_a_proxy(tmp_path / "s3", monkeypatch):
+        with goes_on_after(kit.folder, 25) as then:
+            kit.run("submit", "--name", "end", *APART, "--set", f"snapshots.mirror={URL}", *WORKLOAD, *then)
+            kit.until("end", mirrored)
+            for pid in uploading(kit, "end", 0):
+                os.kill(pid, signal.SIGSTOP)
+        kit.until("end", lambda job: [one["state"] for one in job["nodes"][1:]] == ["Done", "Done"])
+        step = kit.status("end")["mirror"]["step"]
+        lose(kit, "end", 0)
+        kit.run("wait", "end")
+    job = kit.status("end")
+    assert job["restarts"] == 1
+    assert f"its newest snapshot is of step {step}; the node that uploaded it is lost" in job["reason"]
+    assert job["progress"]["step"] == EPOCHS * ORDER.steps_per_epoch
 
 
 @pytest.mark.timeout(900)  # it may build the server
@@ -249,6 +272,14 @@ def behind_a_proxy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pr
         for name, value in server.environ(proxy.url).items():
             monkeypatch.setenv(name, value)
         yield proxy
+
+
+def uploading(kit: Kit, name: str, node: int) -> list[int]:
+    """The process of a node that uploads."""
+    family = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in kit.family(name, node)}
+    found = [pid for pid, words in family.items() if b"kittrain.rank.snapshots.mirror" in words]
+    assert found, "nothing uploads there"
+    return found
 
 
 def holds_on(job: dict[str, Any]) -> bool:

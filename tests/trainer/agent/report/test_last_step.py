@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -46,14 +47,18 @@ def test_only_node_0_tells_and_only_of_its_run(tmp_path: Path) -> None:
     assert reported(tmp_path, replace(LAST, run="another")).step is None
 
 
-def left(folder: Path, told: Report, *, node: int = 0, shared: bool = False) -> tuple[Ending | None, bool]:
+Storage = Literal["claim", "perNode", "memory"]
+
+
+def left(
+    folder: Path, told: Report, *, node: int = 0, storage: Storage = "memory", nodes: str = "3"
+) -> tuple[Ending | None, bool]:
     """How a node ends that takes the place of a lost one after that report, and whether the report says so still."""
     sink = FileSink(folder / "report.json")
     sink.put(told)
-    job = JobKeys(snapshots=Snapshots(storage="claim" if shared else "memory", mirror="s3://bucket/run"))
-    ending = after_the_end(
-        NodeEnv(run_id="run", node_index=node, job=job, run=RunFacts(report=f"file:{sink.path}")), pytest.fail
-    )
+    job = JobKeys(nodes=nodes, snapshots=Snapshots(storage=storage, mirror="s3://bucket/run"))
+    run = RunFacts(report=f"file:{sink.path}")
+    ending = after_the_end(NodeEnv(run_id="run", node_index=node, snapshot_dir=folder, job=job, run=run), pytest.fail)
     found = sink.last()
     assert found is not None
     return ending, found.ended
@@ -70,7 +75,27 @@ def test_a_node_that_comes_after_the_end_does_not_wait_for_the_others(tmp_path: 
         assert left(tmp_path, complete, node=node) == (FINISHED, True)
     for other in (replace(ENDED, ended=False), replace(ENDED, run="another")):
         assert left(tmp_path, other, node=2)[0] is None
-    assert left(tmp_path, ENDED, node=2, shared=True)[0] is None
+    assert left(tmp_path, ENDED, node=2, storage="claim")[0] is None
+
+
+def test_a_new_folder_after_the_end_says_what_the_mirror_lacks_and_waits_for_nobody(tmp_path: Path) -> None:
+    """The nodes that have ended do not come back, and have what is missing."""
+    ending, still = left(tmp_path, ENDED, node=2, storage="perNode")
+    assert ending
+    assert (ending.outcome, still) == ("done", True)
+    assert ending.reason.endswith("its newest snapshot is of step 40; the node that uploaded it is lost")
+    told = FileSink(tmp_path / "report.json").last()
+    assert told
+    assert ending.reason == f"{FINISHED.reason}, but {told.warning}", "the status has it, too"
+
+    older = replace(ENDED, mirror=replace(MIRROR, step=64, behind=2))
+    assert left(tmp_path, older, node=2, storage="perNode")[0] == FINISHED, "nobody misses those"
+    assert left(tmp_path, ENDED, node=1, storage="perNode")[0] == FINISHED, "another one uploads"
+    assert left(tmp_path, ENDED, node=2, storage="perNode", nodes="1:3")[0] is None, "it can train what is missing"
+    assert left(tmp_path, older, node=2, storage="perNode", nodes="1:3")[0] == FINISHED
+
+    marker.mark(tmp_path, "run", {"step": 64})
+    assert left(tmp_path, ENDED, node=2, storage="perNode")[0] is None, "its folder is there, and tells it"
 
 
 @pytest.mark.parametrize("node", [0, 2])  # with node 0 a job of some kinds ends
@@ -82,6 +107,8 @@ def test_the_node_that_uploaded_is_lost_and_nobody_else_reports(
     assert ending
     assert (ending.outcome, still) == ("fatal", False), "else it could never be started again"
     assert "its newest snapshot is of step 40; the nodes that had it are lost" in ending.reason
+    older = replace(ENDED, mirror=replace(MIRROR, step=64, behind=2))
+    assert left(tmp_path, older, node=node) == (FINISHED, True), "what was trained is there"
 
 
 def test_what_replaces_the_node_that_uploaded_waits_for_the_one_that_does(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ class MirrorProcess:
 
     Attributes:
         holding: why this node has not ended yet, although its training has; empty: it has not, or nothing is wrong.
-        lost: what is nowhere else and does not get there; empty: nothing, as far as is known.
+        missing: what it does not have at the end; empty: nothing, as far as is known.
+        lost: the same, where it is nowhere else.
     """
 
     def __init__(self, node: NodeEnv, scratch: Path, log: Log) -> None:
@@ -85,8 +86,7 @@ class MirrorProcess:
         self._leads = self._finishing = False
         snapshots = node.job.snapshots
         self._only_copy = seconds(snapshots.mirror_timeout) if snapshots.in_memory else None
-        self.holding = ""
-        self.lost = ""
+        self.holding = self.missing = self.lost = ""
 
     def lead(self, *, leads: bool) -> None:
         """A round begins; ``leads``: with rank 0 here."""
@@ -173,7 +173,7 @@ class MirrorProcess:
         """Say what is not in the mirror, and why."""
         newest = f"its newest snapshot is of step {report.step}" if report.step is not None else "it has no snapshot"
         text = f"{report.url} does not have everything: {newest}; {report.warning or 'there was no time'}"
-        self.lost = text if self._only_copy is not None else ""
+        self.missing, self.lost = text, text if self._only_copy is not None else ""
         self._log(f"warning: {text}")
 
     def _begin(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Final
 
 from kitjob.record import replace
 from kitjob.report import MirrorReport, Report
-from kittrain.agent.report.report_sinks import sink_of
+from kittrain.agent.report.report_sinks import Sink, sink_of
 from kittrain.job.env import NodeEnv
 from kittrain.outcome import marker
 from kittrain.outcome.termination import FINISHED, Ending
@@ -36,19 +37,21 @@ def report_last_step(node: NodeEnv, log: Callable[[str], None]) -> None:
 def after_the_end(node: NodeEnv, log: Callable[[str], None]) -> Ending | None:
     """How a node ends whose job has trained to its end without it; None: it has not, as far as is known.
 
-    Where snapshots are in memory, no folder says so, and a node that takes the place of a lost one would wait in vain.
-    While another one uploads what there is, it waits for that if the job may end with it.
+    Where each node has a folder of its own, a new one does not say so, and a node that takes the place of a lost one
+    would wait in vain. While another one uploads what there is, it waits for that if the job may end with it.
     """
-    sink = sink_of(node.run.report, log, os.environ) if node.job.snapshots.in_memory else None
+    snapshots = node.job.snapshots
+    own = snapshots.enabled and not snapshots.shared and bool(snapshots.mirror)
+    sink = sink_of(node.run.report, log, os.environ) if own and not _has_marker(node) else None
     try:
         last = sink.last() if sink else None
         if sink is None or last is None or last.run != node.run_id or not last.ended:
             return None
         told, heard = last.updated, time.monotonic()
         while not _is_mirrored(last) and (_uploads(last, node.node_index) or node.node_index == 0):
-            if time.monotonic() > heard + SILENT:  # what starts it again by a command goes on from the mirror
-                sink.put(replace(last, ended=False))
-                return _lost(last.mirror or MirrorReport())
+            no_other = not snapshots.in_memory and _uploads(last, node.node_index)
+            if no_other or time.monotonic() > heard + SILENT:
+                return _given_up(node, sink, last)
             time.sleep(sink.interval)
             with suppress(OSError):  # the next time
                 last = sink.last() or last
@@ -59,8 +62,38 @@ def after_the_end(node: NodeEnv, log: Callable[[str], None]) -> Ending | None:
     return FINISHED
 
 
+def _has_marker(node: NodeEnv) -> bool:
+    """Whether the folder says by itself that the run has finished: then it is the one of before."""
+    return marker.seen_finished(node.snapshot_dir, node.run_id)
+
+
+def _given_up(node: NodeEnv, sink: Sink, last: Report) -> Ending | None:
+    """How a node ends if the one that uploaded is lost, and no other one does; None: it trains what is missing."""
+    if _has_newest(last):
+        return FINISHED  # only older ones are not there
+    mirror = last.mirror or MirrorReport()
+    newest = "it has no snapshot" if mirror.step is None else f"its newest snapshot is of step {mirror.step}"
+    missing = f"{mirror.url or node.job.snapshots.mirror} does not have everything: {newest}"
+    if node.job.snapshots.in_memory:
+        sink.put(replace(last, ended=False))  # what starts it again by a command goes on from the mirror
+        reason = f"all ranks succeeded, and what they have trained is lost: {missing}; the nodes that had it are lost"
+        return Ending(outcome="fatal", reason=reason)
+    if node.job.min_nodes == 1:
+        return None
+    # Those that have ended still have it in their volumes: a mirror that lacks it is a warning there.
+    warning = f"{missing}; the node that uploaded it is lost"
+    sink.put(replace(last, warning=warning))
+    return dataclasses.replace(FINISHED, reason=f"{FINISHED.reason}, but {warning}")
+
+
+def _has_newest(last: Report) -> bool:
+    """Whether the mirror has what the run has trained."""
+    return last.mirror is not None and last.mirror.step == last.progress.snapshot_step
+
+
 def _is_mirrored(last: Report) -> bool:
-    return last.mirror is not None and last.mirror.step == last.progress.snapshot_step and not last.mirror.behind
+    """Whether it has all snapshots."""
+    return _has_newest(last) and last.mirror is not None and not last.mirror.behind
 
 
 def _uploads(last: Report, node: int) -> bool:
@@ -68,10 +101,3 @@ def _uploads(last: Report, node: int) -> bool:
     if last.mirror and last.mirror.node is not None:
         return bool(last.mirror.node == node)
     return str(node) in last.nodes and last.nodes[str(node)].group_rank == 0
-
-
-def _lost(mirror: MirrorReport) -> Ending:
-    """How a node ends if no other one has what the run has trained."""
-    newest = "it has no snapshot" if mirror.step is None else f"its newest snapshot is of step {mirror.step}"
-    lost = f"{mirror.url} does not have everything: {newest}; the nodes that had it are lost"
-    return Ending(outcome="fatal", reason=f"all ranks succeeded, and what they have trained is lost: {lost}")

@@ -118,7 +118,7 @@ class Supervisor:
             self._reporter.show_success(success=ending.outcome == "done")
             self._finish_mirror(gather=ending.outcome != "retryable", job=ending.outcome == "done")
             ending = self._with_what_is_lost(ending)
-            self._reporter.show_success(success=ending.outcome == "done")
+            self._reporter.show_success(success=ending.outcome == "done" and not self._is_to_go_on())
             self._reporter.ended(ending)
             if ending.outcome == "fatal" and not self._notified:
                 self._notify_others(backend, replace(ending, node=self._node.node_index))
@@ -167,6 +167,10 @@ class Supervisor:
             return ending
         reason = f"{ending.reason}, and what they have trained is lost: {lost}"
         return replace(ending, outcome="fatal" if ending.outcome == "done" else ending.outcome, reason=reason)
+
+    def _is_to_go_on(self) -> bool:
+        """Whether nodes that start anew have something to do: their folders are empty, and the mirror lacks the end."""
+        return bool(self._copies and self._mirror and self._mirror.missing)
 
     def _left(self) -> float:
         """Seconds until a drained node has to end."""
