@@ -73,14 +73,14 @@ class Asked:
     def unheeded(self, rank: int, *, grace: float, lost: str) -> str:
         """That a killed rank has not heeded it, and the fix; empty if it may have been about to save and end."""
         if rank in self.ignoring:
-            how, fix = "ignores SIGTERM", "leave out what ignores it (signal.SIG_IGN), and save and exit at it"
+            how, fix = "ignores", "leave out what ignores it (signal.SIG_IGN), and save and exit at it"
         elif self.steps > HEEDED:
-            how = f"took {self.steps} more steps after SIGTERM"
+            how = f"took {self.steps} more steps after"
             fix = "look in each step whether its handler was called, and save and exit then"
         else:
             return ""
         within = f"within policy.gracePeriod ({grace:.0f}s); kittrain.Training and Run do so"
-        return f"rank {rank} {how}, and was killed after {self.seconds:.0f} s{lost}; fix: {fix}, {within}"
+        return f"rank {rank} {how} SIGTERM, and was killed after {self.seconds:.0f} s{lost}; fix: {fix}, {within}"
 
 
 def drained_reason(
