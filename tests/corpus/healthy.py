@@ -145,4 +145,11 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         "        print(pool.map(abs, range(4)))\n    for i in range(9):\n        step()\n    print('error: 0.031')",
         healthy=True,
     ),
+    Situation(
+        name="healthy and saves where no other node looks",
+        script=DDP + "for i in range(300):\n    step()\n    if i % 50 == 0 and rank == 0:\n"
+        "        os.makedirs('out', exist_ok=True)\n        torch.save(model.state_dict(), 'out/last.pt')",
+        options=("--workdir", "."),
+        healthy=True,
+    ),
 )

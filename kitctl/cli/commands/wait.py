@@ -58,7 +58,7 @@ def wait_until_end(job: Job, timeout: float | None) -> None:
 
 
 class Changes:
-    """What is new in each state of a job: its phase, its cause, what it waits for, where its ranks stand."""
+    """What is new in each state of a job: its phase, its cause, what it waits for, a note, where its ranks stand."""
 
     def __init__(self) -> None:
         self._phase = ""
@@ -73,16 +73,19 @@ class Changes:
         why = found.cause or ("" if job.standstill else found.fact)
         about = "" if _ends(job) else topic(why, job.name)
         is_new = about and about not in self._told
+        noted = "" if why else topic(found.note, job.name)
         if job.phase != self._phase or is_new:
             told = line(why if is_new else found.note)
             yield f"{job.name}: {job.phase}" + (f" ({told})" if told else "")
+        elif noted and noted not in self._told:
+            yield f"{job.name}: {line(found.note)}"
         if is_new and not job.last_failure:
             named = (("fix", found.fix), ("then", found.then))
             yield from (f"  {name}: {line(text)}" for name, text in named if text)
         if job.standstill and job.standstill != self._still:
             yield f"{job.name}: {line(found.fact)}"
         self._phase, self._still = job.phase, job.standstill
-        self._told.add(about)
+        self._told |= {about, noted}
 
 
 def _ends(job: JobState) -> bool:

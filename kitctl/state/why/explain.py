@@ -74,7 +74,7 @@ _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told altho
 _STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installing requirements)$")
 _ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
-_MAY_WAIT: Final = re.compile(r"^rank \d+ has saved \S+ to its node's own folder")  # a failure is told first
+_MAY_WAIT: Final = re.compile(r"rank \d+ has saved \S+ to its node's own folder: ")
 _OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not: it is gone with its pod
 _DID_NOTHING: Final = re.compile(
     r"no optimizer step was seen; rank \d+ printed a traceback, and ended with exit code 0: (.*)", re.DOTALL
@@ -140,13 +140,9 @@ def explain(job: JobState, now: float) -> Explanation:
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
     fact = job.still(now) or next((one.reason for one in job.nodes if _STAGING.match(one.reason)), "")
-    if fact and _MAY_WAIT.search(job.reason) and job.reason.startswith(cause):
-        cause = fix = ""  # a warning, which explains no standstill
     if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
-    note = job.note
-    if job.phase == "Succeeded" and _MAY_WAIT.search(job.reason) and _OTHERS_ALONE in job.reason:
-        cause, fix, note = "", "", "; ".join(filter(None, (brief(job.reason), job.note)))  # no rank needs it any more
+    note = "; ".join(filter(None, (brief(job.reason), job.note))) if _may_wait(job) else job.note
     if not cause and (hidden := _DID_NOTHING.match(job.note)):
         fix = (_known(hidden[1], local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
@@ -228,21 +224,21 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         begun = [_late(job), _cut_short(job)]
         texts = [*nodes, *begun, job.reason] if _stuck(job) else [*begun, job.reason, *nodes]
-        texts = [one for one in texts if not _STAGING.match(one)]
+        texts = [one for one in texts if not (_STAGING.match(one) or _MAY_WAIT.match(one))]
         if again := _repeated(job):
             yield _of_failure(again, local=local)
         told = job.last_failure
-        if told and (job.reason.startswith("before: ") or told.outcome == "fatal" or _MAY_WAIT.search(job.reason)):
+        if told and (job.reason.startswith("before: ") or told.outcome == "fatal" or _MAY_WAIT.match(job.reason)):
             yield _left_behind(job, told, local=local) or _of_failure(told, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := _known(text, local=local):
                 yield found[:2]
-        if job.reason and not _STAGING.match(job.reason):
+        if job.reason and not (_STAGING.match(job.reason) or _may_wait(job)):
             yield brief(_OF_RANK.sub(r"\1: \2", job.reason)), ""
         if _stuck(job):
             yield f"its ranks were started {job.restarts} times, and have taken no step", AGAIN.format(job.name)
         yield from _of_storage(job)
-    elif job.phase == "Succeeded" and job.reason:  # what ranks have warned of: no finite loss
+    elif job.phase == "Succeeded" and job.reason and not _may_wait(job):  # what ranks have warned of: no finite loss
         found = _known(job.reason, local=local)
         yield found[:2] if found else (brief(job.reason), "")
 
@@ -261,6 +257,14 @@ def _repeated(job: JobState) -> Termination | None:
     if last is None or _FROM_OUTSIDE.match(last.cause):
         return None
     return Termination(outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause)
+
+
+def _may_wait(job: JobState) -> bool:
+    """Whether a job's reason may harm it once something else does: of a healthy one it is a note.
+
+    What is gone with its pods has harmed one that has succeeded.
+    """
+    return bool(_MAY_WAIT.match(job.reason)) and (job.phase != "Succeeded" or _OTHERS_ALONE in job.reason)
 
 
 def _left_behind(job: JobState, failure: Termination, *, local: bool) -> tuple[str, str] | None:

@@ -13,6 +13,7 @@ from kitctl.api.job import Job
 from kitctl.base.errors import JobCancelled
 from kitctl.cli.commands.wait import wait_until_end
 from kitctl.state.facts import JobFacts, NodeFacts
+from kitjob.report import NodeAssignment, Report
 
 PENDING = JobFacts(
     name="run",
@@ -102,3 +103,15 @@ def test_what_a_start_takes_long_for_is_printed_once_though_it_is_no_cause(capsy
         "Starting (init container fetch has run for 65 s)",
         "Cancelled",
     ]
+
+
+def test_what_may_do_harm_later_is_printed_once_without_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "rank 0 has saved a/b.pt to its node's own folder: it is gone with its pod; use --outputs a"
+    node = NodeFacts(index=0, pod="run-0", alive=True, attempts=1, started=10.0)
+    known: dict[str, Any] = {"run": "r", "round": 1, "formed": 20.0, "world_size": 1, "nodes": {"0": NodeAssignment()}}
+    trains, saves = (
+        msgspec.structs.replace(PENDING, nodes=(node,), report=Report(**known, warning=warning))
+        for warning in ("", note)
+    )
+    lines = told(capsys, trains, saves, saves, trains, saves, CANCELLED)
+    assert [line.removeprefix("run: ") for line in lines] == ["Running", note, "Cancelled"]

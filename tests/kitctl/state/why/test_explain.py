@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from kitctl.output.view.why import lines
 from kitctl.state.facts import OWN_MEMORY, OWN_VOLUMES
-from kitctl.state.phase import JobState, NodeState
+from kitctl.state.phase import JobState, NodeState, Phase
 from kitctl.state.why.explain import FAMILIES, explain
 from kitctl.state.why.rule import LIMIT, brief
 from kitjob.report import (
@@ -750,14 +750,18 @@ NOTICE = (
 )
 
 
-def test_where_a_checkpoint_is_saved_explains_neither_a_failure_nor_a_standstill() -> None:
-    running = replace(JOB, phase="Running", reason=NOTICE)
+@pytest.mark.parametrize("reason", [NOTICE, NOTICE.replace("; use", ", and it is gone with its pod; use")])
+@pytest.mark.parametrize("phase", ["Running", "Recovering"])
+def test_where_a_checkpoint_is_saved_explains_neither_a_failure_nor_a_standstill(phase: Phase, reason: str) -> None:
+    running = replace(JOB, phase=phase, reason=reason)
     found = explain(running, 142.0)
-    assert (found.cause, found.fix) == (NOTICE.partition(";")[0], "use --outputs out")
+    assert (found.cause, found.fix, found.headline, found.note) == ("", "", "", reason)
     still = explain(replace(running, standstill=Standstill(since=100.0, what="rank 0 sleeps at h.py:5")), 142.0)
     assert (still.cause, still.fix, still.headline) == ("", "", "no step for 42s: rank 0 sleeps at h.py:5")
+    assert still.note == reason
     told = Termination(outcome="retryable", rank=1, node=1, error="KeyError: 'ids'", traceback=CALLED)
-    assert explain(replace(running, last_failure=told), 142.0).cause == "rank 1: KeyError: 'ids'"
+    failing = explain(replace(running, last_failure=told), 142.0)
+    assert (failing.cause, failing.note) == ("rank 1: KeyError: 'ids'", "")
 
 
 def test_where_a_checkpoint_is_saved_is_a_note_of_a_job_that_has_succeeded_if_it_is_still_there() -> None:
