@@ -38,7 +38,7 @@ from kittrain.torch_private.fsdp import (
     CannotRenewError,
     ReplicatedShards,
 )
-from kittrain.torch_private.ranks import backward
+from kittrain.torch_private.ranks import backward, copy_all
 
 PACKAGE: Final = Path(torch_private.__file__).parent
 # Private names that are not torch's: of the standard library, and of kittrain's step_sync.
@@ -105,6 +105,7 @@ REGISTER_HOOK: Final = "_register_comm_hook"
 IN_BACKWARD: Final = "_in_backward_optimizers"
 MANUAL_END: Final = "_require_manual_backward_finalization"  # of newer versions only
 MAKE_GROUP: Final = "_new_process_group_helper"
+COPY_ALL: Final = "_foreach_copy_"
 # Of FSDP2 and its meshes: ``tests/trainer/test_sharded_survivors.py`` shows that they do what is expected.
 FSDP_STATE_OF: Final = "_get_fsdp_state"
 FSDP_STATE: Final = ("_comm_ctx", "_is_root", "_modules_to_run_forward", "_state_ctx", "_training_state")
@@ -231,6 +232,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         IN_BACKWARD,
         MANUAL_END,
         MAKE_GROUP,
+        COPY_ALL,
         FSDP_STATE_OF,
         *FSDP_STATE,
         FSDP_GROUPS,
@@ -584,3 +586,12 @@ def test_collectives_are_counted_in_all_groups() -> None:
         assert counts[0] < counts[1] < counts[2]
     finally:
         dist.destroy_process_group()
+
+
+def test_torch_copies_many_tensors_in_one_call() -> None:
+    assert hasattr(torch, COPY_ALL)
+    sources = [torch.rand(2, 3).t(), torch.tensor(4), torch.rand(0)]
+    targets = [torch.empty_like(one) for one in sources]
+    copy_all(targets, sources)
+    assert all(torch.equal(one, other) for one, other in zip(targets, sources, strict=True))
+    copy_all([], [])

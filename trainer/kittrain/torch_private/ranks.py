@@ -63,6 +63,12 @@ def backward(ends: tuple[Tensor, ...], gradients: tuple[Tensor, ...]) -> None:
     )
 
 
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy each tensor to one of its shape, in one call."""
+    if targets:
+        torch._foreach_copy_(list(targets), list(sources))
+
+
 def fake_tensors() -> AbstractContextManager[object]:
     """Within it, new tensors have a type and a shape, but no memory.
 

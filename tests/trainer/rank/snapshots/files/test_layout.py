@@ -156,3 +156,20 @@ def written(folder: Path, number: int, whole: Tensor, low: int, rows: Tensor) ->
     )
     path = folder / shards.name(number)
     return ShardFile(path, shards.write(path, [memoryview(rows.numpy().tobytes())], [piece], {}))
+
+
+def test_a_copy_of_what_is_trained_belongs_to_no_graph_and_does_not_follow() -> None:
+    """Also of tensors that are not contiguous, of several types, and of one number."""
+    weights = torch.nn.Parameter(torch.rand(3, 4))
+    state = {"weights": weights, "turned": torch.rand(4, 3).t(), "count": torch.tensor(7), "mask": torch.ones(2) > 0}
+    planned = Layout.of(planning.local_pieces(state), state)
+    buffer = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
+    buffer.copy(state)
+    before = bytes(buffer.data)
+    with torch.no_grad():
+        weights.add_(1)
+    assert bytes(buffer.data) == before
+    for piece in planned.pieces:
+        expected = state[piece.tensor].detach().double() - float(piece.tensor == "weights")
+        found = torch.frombuffer(bytearray(before[piece.start : piece.stop]), dtype=state[piece.tensor].dtype)
+        assert torch.allclose(found.view(piece.sizes).double(), expected)

@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict
 from kittrain.rank.snapshots.files.layout import structure
 from kittrain.rank.snapshots.files.tree import dump, join, load, split
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError
-from kittrain.rank.snapshots.state.state import State, StateError
+from kittrain.rank.snapshots.state.state import State, StateError, frozen
 
 
 class Tied(nn.Module):
@@ -89,7 +89,7 @@ def test_the_state_equals_torchs_and_is_restored(make: Any, optimize: Any) -> No
 
 def test_any_nesting_is_split_and_joined() -> None:
     tree = {"a": [torch.ones(2), (1, torch.zeros(1))], 3: Counter({5: 1}), "none": None, "text": "x"}
-    tensors, rest = split(tree)
+    tensors, rest, _ = split(tree)
     assert sorted(tensors) == ["a/0", "a/1/1"]
     back = join(tensors, load(dump(rest)))
     assert repr(back) == repr(tree)
@@ -178,3 +178,14 @@ def test_optimizer_state_keeps_a_type_other_than_the_parameters() -> None:
     set_to(State(model=other, optimizer=again), tensors, load(dump(rest)))
     assert again.state["shared"] == {"steps": 3}  # type: ignore[index]
     assert torch.equal(again.state[other[0].weight]["master"], optimizer.state[model[0].weight]["master"])
+
+
+@pytest.mark.parametrize("more", [{}, {"mean": torch.zeros(1)}], ids=["plain", "with a tensor"])
+def test_a_state_that_its_object_changes_later_is_kept_as_it_was(more: dict[str, Any]) -> None:
+    live = {"taken": 3, "order": [1, 2], **more}
+    kept = frozen(live)
+    live["taken"] = 4
+    live["order"].append(3)
+    for one in more.values():
+        one.add_(1)
+    assert kept == {"taken": 3, "order": [1, 2], **{name: torch.zeros(1) for name in more}}

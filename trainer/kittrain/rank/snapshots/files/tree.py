@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,17 +21,41 @@ MAPPINGS: Final = frozenset({dict, OrderedDict})
 CONTAINERS: Final = MAPPINGS | {list, tuple}
 
 
-def split(tree: Any) -> tuple[Tensors, Any]:
-    """Separate the tensors from nested dicts, lists and tuples; the rest has a placeholder for each tensor."""
+class Split(NamedTuple):
+    """What ``split`` has found.
+
+    Attributes:
+        tensors: by path.
+        rest: the tree with a placeholder for each tensor; its containers are new.
+        opaque: leaves of the rest, with their paths, that are mutable or that ``load`` may refuse to read.
+    """
+
+    tensors: Tensors
+    rest: Any
+    opaque: list[tuple[str, Any]]
+
+
+def split(tree: Any) -> Split:
+    """Separate the tensors from nested dicts, lists and tuples; training waits for it, so it is one walk."""
     tensors: Tensors = {}
+    opaque: list[tuple[str, Any]] = []
 
-    def extract(value: Any, path: str) -> Any:
-        if not isinstance(value, Tensor):
+    def walk(value: Any, path: str) -> Any:
+        kind = type(value)
+        if kind in PLAIN:
             return value
-        tensors[path] = value
-        return PLACEHOLDER + path
+        within = f"{path}/" if path else ""
+        if kind in MAPPINGS:
+            return {key: walk(one, f"{within}{key}") for key, one in value.items()}
+        if kind in CONTAINERS:
+            return kind([walk(one, f"{within}{index}") for index, one in enumerate(value)])
+        if isinstance(value, Tensor):
+            tensors[path] = value
+            return PLACEHOLDER + path
+        opaque.append((path, value))
+        return value
 
-    return tensors, _map(tree, extract)
+    return Split(tensors, walk(tree, ""), opaque)
 
 
 def join(tensors: Mapping[str, Any], rest: Any) -> Any:
@@ -44,13 +68,8 @@ def tensor_names(rest: Any) -> list[str]:
     return [value.removeprefix(PLACEHOLDER) for _, value in _leaves(rest) if _is_placeholder(value)]
 
 
-def opaque(rest: Any) -> list[tuple[str, Any]]:
-    """The leaves of a rest, with their paths, that are mutable or that ``load`` may refuse to read."""
-    return [(path, value) for path, value in _leaves(rest) if type(value) not in PLAIN]
-
-
 def unloadable(leaves: Iterable[tuple[str, Any]]) -> tuple[str, Any, Exception] | None:
-    """The first of ``opaque`` that ``load`` could not read, with the error; None if all can be read."""
+    """The first of a rest's ``opaque`` leaves that ``load`` could not read, with the error; None if all can be read."""
     for path, value in leaves:
         try:
             load(dump(value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from kittrain.rank.snapshots.files import tree
-from kittrain.rank.snapshots.files.tree import Structure, Tensors
+from kittrain.rank.snapshots.files.tree import Split, Structure, Tensors
 from kittrain.rank.snapshots.folder.snapshot import MODEL, IncompatibleError
 from kittrain.rank.snapshots.state import optimizer_state
 from kittrain.rank.snapshots.state.names import Names
@@ -62,7 +63,9 @@ class State:
     def signature(self) -> str:
         """SHA-256 over names, shapes and types of all parameters and buffers that the modules save."""
         saved = self.model_state() | {
-            f"{key}/{name}": one for key, module in self._modules.items() for name, one in _module_state(module).items()
+            f"{key}/{name}": one
+            for key, module in self._modules.items()
+            for name, one in _module_state(module, Names(module)).items()
         }
         tensors = {name: one for name, one in saved.items() if not name.endswith(EXTRA_STATE)}
         facts = [(name, tuple(one.shape), str(one.dtype)) for name, one in tensors.items()]
@@ -104,7 +107,7 @@ class State:
 
     def model_state(self) -> dict[str, Any]:
         """The model's state dict by plain names, with the parameters themselves, not copies."""
-        return _module_state(self.model)
+        return _module_state(self.model, Names(self.model))
 
     def capture(self) -> tuple[Tensors, Any]:
         """The tensors themselves, not copies, and the rest, which is a copy if it is mutable.
@@ -112,8 +115,8 @@ class State:
         Raises:
             StateError: a part of it could not be restored.
         """
-        tensors, rest = self._live()
-        return tensors, frozen(rest)
+        found = self._live()
+        return found.tensors, _frozen(found)
 
     def targets(self, structure: Structure, rest: Any) -> Tensors:
         """The tensors to read a saved state into: the trained ones, and new ones for what does not exist yet.
@@ -128,7 +131,7 @@ class State:
         Raises:
             IncompatibleError: it is the state of another model or optimizer.
         """
-        live, mine = self._live()
+        live, mine, _ = self._live()
         needed = (name for name in live if name.startswith(MODEL) and EXTRA_STATE not in name)
         if missing := [name for name in needed if name not in structure]:
             raise IncompatibleError(f"its model has no {missing[0].removeprefix(MODEL)}")
@@ -148,7 +151,7 @@ class State:
 
     def apply(self, tensors: Tensors, rest: Any) -> None:
         """Switch to a saved state: ``targets`` with all of it read, and its rest."""
-        _, mine = self._live()
+        mine = self._live().rest
         saved = tree.join(tensors, {key: value for key, value in rest.items() if key in mine})
         for key, module in {MAIN: self.model, **self._modules}.items():
             _apply_module(module, saved[key])
@@ -159,19 +162,19 @@ class State:
             if saved.get(key):  # it may be new in this run
                 one.load_state_dict(saved[key])
 
-    def _live(self) -> tuple[Tensors, Any]:
+    def _live(self) -> Split:
         """All tensors by name, and the rest."""
         reshard(*self.modules)
-        names = self.parameter_names()
-        parts: dict[str, Any] = {MAIN: self.model_state()}
-        parts |= {key: _module_state(module) for key, module in self._modules.items()}
+        plain = self._plain_names()
+        names = self._parameter_names(plain)
+        parts: dict[str, Any] = {key: _module_state(module, names) for key, module, names in plain}
         parts |= {key: optimizer_state.live(one, names) for key, one in self.optimizers.items()}
         parts |= {key: one.state_dict() for key, one in self._others.items()}
-        tensors, rest = tree.split(parts)
+        found = tree.split(parts)
         if any(parameter.device.type != "cpu" for parameter in names):
-            states_of = [name for key in self.optimizers for name in tree.tensor_names(rest[key]["state"])]
-            rest[HOST] = [name for name in states_of if tensors[name].device.type == "cpu"]
-        return tensors, rest
+            states_of = [name for key in self.optimizers for name in tree.tensor_names(found.rest[key]["state"])]
+            found.rest[HOST] = [name for name in states_of if found.tensors[name].device.type == "cpu"]
+        return found
 
     def parameter_names(self) -> dict[Tensor, str]:
         """The plain name of each parameter; the first one if it has several.
@@ -179,9 +182,16 @@ class State:
         Raises:
             StateError: an optimizer has a parameter that is in none of the modules.
         """
+        return self._parameter_names(self._plain_names())
+
+    def _plain_names(self) -> list[tuple[str, nn.Module, Names]]:
+        """Each module with its key and its names, which are found by a walk over all of its modules."""
+        return [(key, module, Names(module)) for key, module in {MAIN: self.model, **self._modules}.items()]
+
+    def _parameter_names(self, plain: Sequence[tuple[str, nn.Module, Names]]) -> dict[Tensor, str]:
         known: dict[Tensor, str] = {}
-        for key, module in {"": self.model, **self._modules}.items():
-            names, prefix = Names(module), f"{key}:" if key else ""
+        for key, module, names in plain:
+            prefix = "" if key == MAIN else f"{key}:"
             for name, one in module.named_parameters():
                 known.setdefault(one, prefix + names.bare(name))
         for optimizer in self.optimizers.values():
@@ -218,21 +228,31 @@ def has_state(one: object) -> bool:
     return callable(getattr(one, "state_dict", None)) and callable(getattr(one, "load_state_dict", None))
 
 
-def frozen(rest: Any) -> Any:
-    """A rest that no longer changes: itself if it is immutable, else a copy.
+def frozen(state: Any) -> Any:
+    """An object's state that no longer changes: in new dicts, lists and tuples, and whole a copy if a leaf may change.
 
     Raises:
         StateError: a part of it could not be restored.
     """
-    opaque = tree.opaque(rest)
-    if problem := tree.unloadable(opaque):
+    found = tree.split(state)
+    opaque = [*found.opaque, *found.tensors.items()]
+    return _frozen(Split(found.tensors, state, opaque) if opaque else found)
+
+
+def _frozen(found: Split) -> Any:
+    """A rest that no longer changes: itself if its leaves are immutable, else a copy.
+
+    Raises:
+        StateError: a part of it could not be restored.
+    """
+    if problem := tree.unloadable(found.opaque):
         path, value, error = problem
         raise StateError(
             f"{path} is {value!r}, which a snapshot cannot restore ({_brief(error)}): use numbers, text, "
             f"tensors, or lists and dicts of them, or allow its class with "
             f"torch.serialization.add_safe_globals"
         ) from error
-    return copy.deepcopy(rest) if opaque else rest
+    return copy.deepcopy(found.rest) if found.opaque else found.rest
 
 
 def _split_modules(modules: dict[str, nn.Module]) -> tuple[nn.Module, dict[str, nn.Module]]:
@@ -251,8 +271,7 @@ def _split_modules(modules: dict[str, nn.Module]) -> tuple[nn.Module, dict[str, 
     return model, {}
 
 
-def _module_state(module: nn.Module) -> dict[str, Any]:
-    names = Names(module)
+def _module_state(module: nn.Module, names: Names) -> dict[str, Any]:
     return {names.bare(name): one for name, one in module.state_dict(keep_vars=True).items()}
 
 

@@ -51,7 +51,7 @@ def of_model(state_dict: dict[str, Any]) -> Weights:
     Args:
         state_dict: must not change meanwhile; two names of one tensor remain tied.
     """
-    tensors, rest = tree.split(state_dict)
+    tensors, rest, _ = tree.split(state_dict)
     first: dict[int, str] = {}
     placeholders = {name: PLACEHOLDER + first.setdefault(id(tensor), name) for name, tensor in tensors.items()}
     return Weights(
@@ -63,7 +63,7 @@ def of_model(state_dict: dict[str, Any]) -> Weights:
 
 def of_sharded(state_dict: dict[str, Any]) -> tuple[Tensors, Weights]:
     """The tensors of a sharded model by name, each once, and its weights, of which no tensor can be read."""
-    tensors, _ = tree.split(state_dict)
+    tensors = tree.split(state_dict).tensors
     weights = of_model(state_dict)
     return {name: tensors[name] for name in weights.structure}, weights
 
