@@ -128,7 +128,7 @@ def _files_in_memory() -> Iterator[None]:
     if "TMPDIR" in os.environ or _room() < ROOM:
         yield
         return
-    for left in MEMORY.glob("kit-*-*"):  # by a run that was killed
+    for left in MEMORY.glob("kit-[0-9]*-*"):  # by a run that was killed; others are of jobs, such as kit-snapshots-...
         if not Path("/proc", left.name.split("-")[1]).exists():
             shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix=f"kit-{os.getpid()}-", ignore_cleanup_errors=True) as folder:

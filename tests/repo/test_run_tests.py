@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kitctl.targets.local import memory_folders
 from tests.cluster.kind import host
 from tools import run_tests, system_changes
 
@@ -230,12 +231,13 @@ def test_files_of_short_tests_are_in_memory_and_go_with_the_run(
     monkeypatch.setattr(run_tests, "_room", lambda: run_tests.ROOM)
     for pid in (os.getpid(), 2**22 + 1):  # the second is none: the largest is 2**22
         (tmp_path / f"kit-{pid}-x" / "folder").mkdir(parents=True)
-    own = tmp_path / f"kit-{os.getpid()}-x"
+    (of_a_job := tmp_path / f"{memory_folders.PREFIX}x").mkdir()
+    kept = {of_a_job, tmp_path / f"kit-{os.getpid()}-x"}
     with run_tests._files_in_memory():
-        (folder,) = set(tmp_path.iterdir()) - {own}
+        (folder,) = set(tmp_path.iterdir()) - kept
         for name, found in (("fast tests", str(folder)), ("wide tests", None), ("cluster up", None)):
             assert run_tests._environ(name).get("TMPDIR") == found, name
-    assert list(tmp_path.iterdir()) == [own]
+    assert set(tmp_path.iterdir()) == kept, "the snapshots of a job that runs here are not the tests'"
 
 
 @pytest.mark.parametrize("reason", ["no room", "the user's choice"])
