@@ -77,6 +77,32 @@ def test_a_deterministic_error_is_retried_once(tmp_path: Path) -> None:
         assert nodes.end(0)["reason"].endswith("which no restart can fix")
 
 
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [
+        pytest.param("torch.ones(2, 5) @ torch.ones(4, 4)", 2, id="of the code"),
+        pytest.param("{}['rows']", 4, id="of an answer"),
+        pytest.param("step(); torch.ones(2, 5) @ torch.ones(4, 4)", 4, id="after a step"),
+    ],
+)
+def test_an_error_of_the_code_that_comes_again_before_the_first_step_ends_the_job(
+    tmp_path: Path, error: str, tries: int
+) -> None:
+    (tmp_path / "train.py").write_text(f"{STEP}print('started')\n{error}\n")
+    with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1", PET_MAX_RESTARTS="3") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 78
+        assert nodes.output(0).count("started") == tries
+        twice = "2 times at the same line without a step, which no restart can fix"
+        assert nodes.end(0)["reason"].endswith(twice if tries == 2 else "no restart left of 3")
+
+
+STEP = """
+import torch
+optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
+def step():
+    optimizer.step()
+"""
 ALONE = """
 import torch
 optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)

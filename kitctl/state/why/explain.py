@@ -67,7 +67,9 @@ FROM_THE_BEGINNING: Final = "resumed at step 0: "  # of a script's own loop: not
 LATER: Final = "training goes on, and what is missing follows once that ends"
 TEXTS: Final = 20  # different reasons of nodes that are looked at
 _OF_RANK: Final = re.compile(r"^(?:before: )?(?:node \d+: )?(rank \d+) failed \((.*)\).*", re.DOTALL)
-_AGAIN: Final = re.compile(r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no )")
+_AGAIN: Final = re.compile(
+    r"; (?:started again|again at this step)\b|\), (?:restart \d|no restart left|which no |2 times at )"
+)
 _BESIDE: Final = re.compile(r"((?:init container|sidecar) [\w.-]+): ")  # whose container does not start
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
 # What may take long before the ranks start, as a large data set or many packages do: facts.

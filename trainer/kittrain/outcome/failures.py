@@ -14,7 +14,8 @@ from typing import Final
 
 from kitjob.report import VALUES
 from kittrain.job.env import WORKER_DRAINED
-from kittrain.outcome.causes import Cause, Kind, cause_of
+from kittrain.outcome.causes import UNKNOWN, Cause, Kind, cause_of
+from kittrain.outcome.code_errors import is_of_code
 
 # Of several failures at once the one of the earliest kind is the cause. A rank that the agent stopped because another
 # one failed explains nothing.
@@ -24,6 +25,8 @@ SIGTERM_EXIT: Final = -15
 SIGKILL_EXIT: Final = -9
 LONG_PATH: Final = re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){2,}((?:/[^/\s:'\"]+){2})")  # all but its last two parts
 TIMED_OUT: Final = re.compile(r"[Tt]imed out|[Tt]imeout")
+_ADDRESS: Final = re.compile(r"\b0x[0-9a-f]+\b")  # of an object
+_VARIES: Final = re.compile(rf"{_ADDRESS.pattern}|\d+")
 KILLED: Final = "killed by SIGKILL"  # an error without a known cause
 SNAPSHOT: Final = re.compile(
     r"step-(\d+)-g(\d+)"
@@ -84,6 +87,17 @@ def is_hopeless(failure: Failure, before: Failure | None) -> bool:
     return before is not None and failure.cause.deterministic and _is_same(failure, before)
 
 
+def repeats_itself(failure: Failure, before: Failure | None) -> bool:
+    """Whether an error of the code alone has come again at the same place, with no step in between.
+
+    Failures of a known cause are none: what passes is among them, and of the others each row says whether it does.
+    """
+    known = failure.cause != UNKNOWN
+    return (
+        before is not None and not known and _is_same(failure, before) and is_of_code(failure.error, failure.traceback)
+    )
+
+
 def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
     """Whether a rank timed out where it did in the round before: the others are there, and do not come."""
     timed_out = failure.kind == "peer" and TIMED_OUT.search(failure.error)
@@ -93,7 +107,8 @@ def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
 def _is_same(failure: Failure, before: Failure) -> bool:
     """Whether two failures are the same, but for times and addresses in their errors, and for values of that moment."""
     one, other = (
-        (re.sub(r"\d+", "", one.error), one.traceback.partition(f"\n{VALUES}")[0]) for one in (failure, before)
+        (_VARIES.sub("", one.error), _ADDRESS.sub("", one.traceback.partition(f"\n{VALUES}")[0]))
+        for one in (failure, before)
     )
     return one == other
 

@@ -19,7 +19,9 @@ class GivenUpError(Exception):
         self.ending = ending
 
 
-def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False) -> Ending:
+def failure_ending(
+    cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False, repeated: bool = False
+) -> Ending:
     """The ending of a round with this root cause.
 
     Args:
@@ -27,6 +29,7 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
         restart: whether another round follows.
         budget: what the failures have used up of it.
         hopeless: whether no restart can help.
+        repeated: whether that is known only from its having come twice.
     """
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
@@ -49,7 +52,8 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
     why = "which no restart can fix" if hopeless else f"no restart left of {budget.max_restarts}"
-    return Ending(outcome="fatal", reason=f"{what}, {why}", failure=cause)
+    twice = ", 2 times at the same line without a step" if repeated else ""
+    return Ending(outcome="fatal", reason=f"{what}{twice}, {why}", failure=cause)
 
 
 def _hung(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool) -> Ending:

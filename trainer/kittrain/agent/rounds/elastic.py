@@ -40,6 +40,7 @@ from kittrain.outcome.failures import (
     is_hopeless,
     lacks_file,
     newest_snapshot,
+    repeats_itself,
     root_cause,
     script_round,
     waits_in_vain,
@@ -96,6 +97,8 @@ class NodeAgent(ElasticAgent):
         super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
         self._steps_before = 0  # of the library's loop, when that round failed
+        self._round_before = (True, 0)  # whether ranks of that round had taken steps, and how many ranks it had
+        self._world = 0  # ranks of this round
         self.joined = False  # whether it ever completed a rendezvous
         self._handler = rendezvous
         self._stop_timeout = max(node.grace_period - KILL_RESERVE, 1.0)
@@ -137,12 +140,13 @@ class NodeAgent(ElasticAgent):
             self.joined = True
             self._reporter.recovery.mark("form")
             group: Any = worker_group  # torch types the fields that a rendezvous sets as None
+            self._world = group.workers[0].world_size
             self._reporter.begin(
                 group.store,
                 group_rank=group.group_rank,
                 group_size=group.group_world_size,
                 ranks=(group.workers[0].global_rank, group.workers[-1].global_rank),
-                world=group.workers[0].world_size,
+                world=self._world,
             )
             self._charge_departure()
 
@@ -470,9 +474,12 @@ class NodeAgent(ElasticAgent):
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
         took_steps = self._watch.script_steps or self._watch.steps != self._steps_before
         in_vain = not took_steps and waits_in_vain(cause, self.ending.failure)
-        self._steps_before = self._watch.steps
+        same = not took_steps and self._round_before == (False, self._world)  # nothing has changed since
+        repeated = not hopeless and same and repeats_itself(cause, self.ending.failure)
+        hopeless = hopeless or repeated
+        self._steps_before, self._round_before = self._watch.steps, (bool(took_steps), self._world)
         restart = self._budget.charge(cause.kind, step=step, script=script, in_vain=in_vain) and not hopeless
-        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, budget=self._budget)
+        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, repeated=repeated, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)
         self._reporter.round_ended(self.ending.reason, failed=True, noticed=noticed)
