@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 STRANGERS: Final = (
+    "ValueError: rank 3 ignores SIGTERM, and was killed after 2 rounds of chess; fix: none",
+    "RuntimeError: its ranks were killed before they had saved and ended; fix: another army",
+    "RuntimeError: Optimizer state has not been consolidated: two banks remain",
+    "ValueError: Only Tensors created explicitly by the user (graph leaves) support the game",
     # What kitctl says of pods and machines.
     "ValueError: status OOMKilled is not known",
     "ValueError: machine room-3 does not answer: no such sensor",

@@ -289,6 +289,27 @@ TRAINING: Final = Family(
             seen="ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...",
         ),
         Rule(
+            r"^RuntimeError: The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton "
+            r"dimension 0(?:\n|$)",
+            "a pipeline's micro-batches differ in size: {0} and {1}",
+            "give each batch a multiple of n_microbatches samples, all of them as many (drop_last=True): a stage keeps "
+            "the size of its first micro-batch",
+            called=r"/torch/distributed/pipelining/",
+            seen="RuntimeError: The size of tensor a (3) must match the size of tensor b (2) at non-singleton "
+            "dimension 0",
+        ),
+        quoted(
+            r"^RuntimeError: Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy",
+            "what is copied keeps a result of its own, as self.features = ...: detach() what it keeps; or make a new "
+            "model and load_state_dict() into it",
+            "RuntimeError: Only Tensors created explicitly by the user (graph leaves) support the deepcopy ...",
+        ),
+        quoted(
+            r"^RuntimeError: Optimizer state has not been consolidated on this rank",
+            "all ranks call optimizer.consolidate_state_dict(to=0), and then rank 0 state_dict()",
+            "RuntimeError: Optimizer state has not been consolidated on this rank. Please call ...",
+        ),
+        Rule(
             r"mark a variable ready only once|marked as ready twice",
             "",
             "checkpoint(..., use_reentrant=False), in a Hugging Face Trainer by gradient_checkpointing_kwargs; or "
