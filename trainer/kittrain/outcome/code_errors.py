@@ -1,7 +1,7 @@
 """Which errors depend on nothing but the script, its arguments and the model: another try comes to the same. Pure.
 
-Not one of them is of a user's own ``raise``, of data, of files or of what a service has answered: a KeyError may be of
-such an answer, and an empty list that of a volume that is mounted late. Nor is one that code has raised while it handled
+Not one of them is of a user's own ``raise``, of data, of files or of a service's answer: a KeyError may be of such an
+answer, and an empty list that of a volume that is mounted late. Nor is one that code has raised while it handled
 another, which may pass.
 
 Why: decision 33.
