@@ -21,7 +21,7 @@ from kitctl.state.phase import TERMINAL_PHASES
 from kitctl.targets.local.folder import JobFolder, state_home
 from tests.local.warm_fork_server import environ
 
-WAIT_SECONDS = 240.0  # far more than needed: other tests may keep the cores busy
+WAIT_SECONDS = 600.0  # far more than needed: other tests may keep the cores busy
 
 
 def _family(process: int) -> list[int]:

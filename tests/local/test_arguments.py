@@ -58,7 +58,7 @@ pathlib.Path(f"rank-{os.environ['RANK']}.json").write_text(json.dumps(received))
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_arguments_and_values_reach_every_rank_unchanged(kit: Kit) -> None:
     script = kit.folder / "it's a script.py"
     script.write_text(SCRIPT)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_second_job_of_the_same_name_is_an_error_and_the_first_continues(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "100", "--step-time", "0.1"]
     kit.run("submit", "--name", "mine", *words)

@@ -28,7 +28,7 @@ from tests.s3_proxy import Fault, Proxy, Rule, Seen, in_front_of
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 EPOCHS, SAMPLES, BATCH = 4, 512, 16
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)
@@ -97,7 +97,7 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 @pytest.mark.parametrize("storage", ["perNode", "memory"])
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
@@ -174,7 +174,7 @@ def test_all_nodes_are_lost_with_all_they_had_and_the_new_beginning_is_told(kit:
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +199,7 @@ def test_all_nodes_are_lost_at_once_and_the_mirror_has_what_they_had(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_the_node_that_uploads_is_lost_after_the_others_have_ended(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +220,7 @@ def test_the_node_that_uploads_is_lost_after_the_others_have_ended(
     assert job["progress"]["step"] == EPOCHS * ORDER.steps_per_epoch
 
 
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,7 +339,7 @@ def submit_denied(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_a_job_whose_mirror_takes_no_more_ends_once_that_has_all(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,7 +373,7 @@ def uploads(other_than: int, job: dict[str, Any]) -> bool:
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,7 +394,7 @@ def test_two_nodes_that_hold_on_are_lost_in_a_row_and_the_third_uploads(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_the_node_that_uploads_is_lost_while_it_trains_and_another_one_goes_on(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,7 +413,7 @@ def test_the_node_that_uploads_is_lost_while_it_trains_and_another_one_goes_on(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_a_node_that_was_taken_for_lost_at_the_end_is_fenced_off(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,7 +440,7 @@ def test_a_node_that_was_taken_for_lost_at_the_end_is_fenced_off(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,7 +465,7 @@ def test_all_nodes_that_hold_on_are_lost_or_cancelled_and_nobody_waits_for_them(
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_what_a_mirror_never_took_is_a_failure_and_what_it_has_goes_on(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

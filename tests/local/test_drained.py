@@ -32,7 +32,7 @@ print("finished after step", step)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_preempted_node_and_a_suspended_job_continue(kit: Kit) -> None:
     (kit.folder / "plain.py").write_text(PLAIN)
     kit.run("submit", "--name", "plain", "--nodes", "2", "plain.py")
@@ -70,7 +70,7 @@ toy.main(sys.argv[1:])
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_grace_period_that_is_too_short_for_the_store_is_told_with_what_is_lost(kit: Kit) -> None:
     (kit.folder / "slow.py").write_text(SLOW_STORE)
     (kit.folder / "job.yaml").write_text("policy: {gracePeriod: 3s}\n")

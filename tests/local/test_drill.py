@@ -18,7 +18,7 @@ TOY = ["-m", "kittrain.workloads.toy", "200", "--samples", "512", "--batch_size"
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_each_fault_is_injected_and_its_recovery_measured(kit: Kit) -> None:
     kit.run("submit", "--name", "drilled", "--nodes", "2:3", "--snapshot-every", "20", *TOY)
     kit.until("drilled", trains)
@@ -40,7 +40,7 @@ def test_each_fault_is_injected_and_its_recovery_measured(kit: Kit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_job_that_does_not_recover_is_exit_code_1(kit: Kit) -> None:
     kit.run("submit", "--name", "ends", "--nodes", "2", "--max-restarts", "0", "--snapshot-every", "9999", *TOY)
     kit.until("ends", lambda job: job["phase"] == "Running" and job["progress"]["step"])
@@ -52,7 +52,7 @@ def test_a_job_that_does_not_recover_is_exit_code_1(kit: Kit) -> None:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # it may build the server
+@pytest.mark.timeout(1800)  # it may build the server
 def test_what_is_stored_is_drilled_too(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mirror's store fails in each way, and training goes on; a damaged part is read from its copy."""
     url, words = "s3://bucket/run", [*TOY[:2], "1000", *TOY[3:]]  # until it is cancelled
@@ -69,7 +69,7 @@ def test_what_is_stored_is_drilled_too(kit: Kit, tmp_path: Path, monkeypatch: py
             told = kit.until("stored", lambda job: job["mirror"]["warning"])
             print(fault, told["mirror"])
             assert kit.read("why", "stored").startswith("snapshots are not mirrored now: ")
-            output, errors = drilling.communicate(timeout=300)
+            output, errors = drilling.communicate(timeout=600)
             assert drilling.returncode == 0, errors
             (result,) = json.loads(output)["faults"]
             assert result["told"] > 0
@@ -111,7 +111,7 @@ for step in range(begin, 4000):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.wide
 @pytest.mark.parametrize("file", ["none", "ck.pt"])
 def test_steps_that_a_script_with_its_own_loop_takes_again_are_told(kit: Kit, file: str) -> None:
@@ -144,7 +144,7 @@ def trains(job: dict[str, Any]) -> bool:
 def drill(kit: Kit, *words: str) -> dict[str, Any]:
     """The result of one fault."""
     process = kit.start("drill", *words, "-y", "-o", "json")
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     (recovery,) = json.loads(output)["faults"]
     print(recovery)

@@ -40,7 +40,7 @@ while not os.path.exists("go"):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_command_runs_where_a_rank_is(kit: Kit) -> None:
     (project := kit.folder / "project").mkdir()
     (project / "waits.py").write_text(WAITS)

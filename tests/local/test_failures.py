@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SCRIPT = """
 import os, sys
@@ -30,7 +30,7 @@ def test_each_failure_and_the_end_have_a_cause_with_rank_node_and_last_lines(kit
     (kit.folder / "train.py").write_text(SCRIPT)
     words = ("--name", "fails", "--nodes", "3", "--max-restarts", "2", "--follow", "train.py")
     follower = kit.start("submit", *words)
-    output, errors = follower.communicate(timeout=240)
+    output, errors = follower.communicate(timeout=600)
     assert follower.returncode == 100
     reported = [line for line in output.splitlines() if line.startswith("[agent ") and "failed" in line]
     assert [line for line in reported if CAUSE in line] == [

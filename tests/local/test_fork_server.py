@@ -23,7 +23,7 @@ def fork_server_environ() -> dict[str, str]:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit: Kit) -> None:
     kit.run("submit", "--name", "forked", "--nodes", "2", "--snapshot-every", "20", *TOY)
     first = started(kit, 1, attempt=1)
@@ -48,7 +48,7 @@ def test_lost_nodes_are_forked_again_and_start_cold_once_the_server_is_lost(kit:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_job_that_is_cancelled_before_the_server_is_ready_ends_at_once(kit: Kit) -> None:
     kit.run("submit", "--name", "hasty", "--nodes", "2", *TOY)
     kit.run("cancel", "hasty")

@@ -55,7 +55,7 @@ def account(kit: Kit, name: str) -> tuple[dict[str, Any], dict[str, float]]:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_injected_losses_come_out_as_they_were(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()
@@ -78,7 +78,7 @@ def test_injected_losses_come_out_as_they_were(kit: Kit) -> None:
 
 @pytest.mark.slow
 @pytest.mark.wide
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_killed_node_costs_what_the_ranks_saw(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()

@@ -40,7 +40,7 @@ def assert_adds_up(found: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_what_is_lost_before_steps_in_snapshots_while_suspended_and_at_the_end(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()
@@ -77,7 +77,7 @@ def test_what_is_lost_before_steps_in_snapshots_while_suspended_and_at_the_end(k
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_hang_is_idle_from_each_rank_s_last_movement_until_it_was_recognized(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()
@@ -96,7 +96,7 @@ def test_a_hang_is_idle_from_each_rank_s_last_movement_until_it_was_recognized(k
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_in_a_script_s_own_loop_a_rank_waits_for_a_slow_one_and_for_one_that_evaluates(kit: Kit) -> None:
     records = kit.folder / "records"
     records.mkdir()

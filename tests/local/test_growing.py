@@ -17,7 +17,7 @@ SETTINGS = ("--set", "policy.grow=never", "--set", "rendezvous.lastCall=120s")
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_job_that_never_grows_lets_a_later_node_stand_by_until_it_is_started_again(kit: Kit) -> None:
     kit.run("submit", "--name", "same", "--nodes", "1:2", *SETTINGS, *TOY)
     trains(kit, "same", ranks=2)

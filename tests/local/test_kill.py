@@ -21,7 +21,7 @@ WORKLOAD = f"-m kittrain.workloads.toy {EPOCHS} --samples {SAMPLES} --batch_size
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_three_kills_and_every_sample_is_counted_exactly_once(kit: Kit) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TOLD = "its supervisor was killed"
 PLAIN = """
 import time

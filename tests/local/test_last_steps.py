@@ -13,7 +13,7 @@ from kittrain.agent.rounds.elastic import FINISHED_EXIT_TIMEOUT
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 PLAIN = """
 import os, time

@@ -25,7 +25,7 @@ def trains(kit: Kit, name: str, *, ranks: int, after: int | None = None) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_an_elastic_job_through_every_command(kit: Kit) -> None:
     kit.run("submit", "--name", "life", "--nodes", "1:2", "--snapshot-every", "20", *TOY)
     job = kit.until("life", lambda job: job["phase"] == "Running" and job["progress"]["step"])
@@ -64,7 +64,7 @@ def test_an_elastic_job_through_every_command(kit: Kit) -> None:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_resume_continues_an_earlier_job_of_the_name(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "--samples", "64", "--batch_size", "16"]
     kit.run("submit", "--name", "again", "--wait", *words, "2")
@@ -79,7 +79,7 @@ def test_resume_continues_an_earlier_job_of_the_name(kit: Kit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_failed_job_reports_the_first_failing_ranks_traceback(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "1", "--fail-at", "2", "--fail-rank", "1"]
     output = kit.run(
@@ -96,7 +96,7 @@ def test_a_failed_job_reports_the_first_failing_ranks_traceback(kit: Kit) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_ctrl_c_while_following_leaves_the_job_running_and_shows_how_to_follow_again(kit: Kit) -> None:
     follower = kit.start("submit", "--name", "lives", "--follow", *TOY)
     assert follower.stdout is not None
@@ -117,7 +117,7 @@ def test_ctrl_c_while_following_leaves_the_job_running_and_shows_how_to_follow_a
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_two_concurrent_jobs_do_not_disturb_each_other(kit: Kit) -> None:
     words = ["-m", "kittrain.workloads.toy", "2", "--samples", "128", "--batch_size", "16", "--step-time", "0.1"]
     for name in ("left", "right"):

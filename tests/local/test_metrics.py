@@ -76,7 +76,7 @@ def charted(kit: Kit) -> list[int]:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_job_that_recovers_tells_what_it_cost(kit: Kit) -> None:
     port = free_port()
     start(kit, port, "--set", "metrics.tensorboard=true")
@@ -112,7 +112,7 @@ def test_unless_asked_nothing_listens(kit: Kit) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_prometheus_scrapes_it(kit: Kit, tmp_path: Path) -> None:
     port = free_port()
     start(kit, port)

@@ -25,7 +25,7 @@ from tests.s3 import S3, serving
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first one may build the server
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first one may build the server
 
 ORDER = Order(samples=512, batch=16, seed=0)
 EPOCHS = 6

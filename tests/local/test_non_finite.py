@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 # Only rank 1's loss is NaN; the ranks' mean is, too.
 SCRIPT = """

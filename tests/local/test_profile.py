@@ -33,7 +33,7 @@ while True:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("script", ["the library's", pytest.param("its own", marks=pytest.mark.wide)])
 def test_steps_of_a_rank_are_traced_while_it_trains(kit: Kit, script: str) -> None:
     (kit.folder / "own.py").write_text(OWN_LOOP)
@@ -59,7 +59,7 @@ def test_steps_of_a_rank_are_traced_while_it_trains(kit: Kit, script: str) -> No
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_rank_that_takes_no_steps_is_told(kit: Kit) -> None:
     (kit.folder / "idle.py").write_text(IDLE)
     kit.run("submit", "--name", "idle", "--", "idle.py")

@@ -54,7 +54,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_ranks_run_in_an_environment_without_the_kit(kit: Kit, environment: Path) -> None:
     (kit.folder / "train.py").write_text(SCRIPT)
     job = ("--name", "other", "--nodes", "2", "--python", "other/bin/python")
@@ -86,5 +86,5 @@ def test_files_in_the_current_folder_hide_no_module_of_ours(kit: Kit, warm: str)
     (kit.folder / "src" / "train.py").write_text("import json, random, torch\nprint(torch.rand(1), random.random())\n")
     command = [str(Path(sys.executable).with_name("kitctl")), "submit", "--name", "hidden", "--nodes", "2"]
     command += ["--python", sys.executable, "--env", f"KIT_WARM_WORKERS={warm}", "--wait", "src/train.py"]
-    done = subprocess.run(command, cwd=kit.folder, capture_output=True, text=True, check=False, timeout=240)
+    done = subprocess.run(command, cwd=kit.folder, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(1200)]
 TOY = ["-m", "kittrain.workloads.toy", "100", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]
 
 

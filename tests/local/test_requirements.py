@@ -16,7 +16,7 @@ from tests.wheels import wheel
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SCRIPT = "import os, alpha; print('rank', os.environ['RANK'], 'has', alpha.VERSION, 'of', alpha.__file__)\n"
 
@@ -71,7 +71,7 @@ def test_the_status_shows_that_they_are_being_installed(kit: Kit) -> None:
     told = iter(waiting.stderr.readline, "")
     assert next((line for line in told if line == "job: Starting (installing requirements)\n"), None)  # it has looked
     release.touch()
-    waiting.communicate(timeout=240)
+    waiting.communicate(timeout=600)
     assert "the build fails" in kit.status("job")["reason"]
 
 

@@ -23,7 +23,7 @@ TOY = ("-m", "kittrain.workloads.toy", str(EPOCHS), "--samples", str(SAMPLES), "
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_snapshots_are_managed_and_their_history_audited_and_tampering_is_found(kit: Kit) -> None:
     kit.run("submit", "--name", "job", "--nodes", "1:2", "--snapshot-every", "20", *TOY, "--step-time", "0.1")
     kit.until("job", lambda job: job["worldSize"] == 2 and (job["progress"]["step"] or 0) > 20)

@@ -14,7 +14,7 @@ TOY = ["-m", "kittrain.workloads.toy", "12", "--samples", "512", "--batch_size",
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_spare_replaces_a_lost_node_which_then_is_the_spare(kit: Kit) -> None:
     kit.run("submit", "--name", "guarded", "--nodes", "2+1", "--snapshot-every", "20", "--", *TOY)
     job = kit.until("guarded", lambda job: len(job["spares"]) == 1 and (job["progress"]["step"] or 0) > 25)

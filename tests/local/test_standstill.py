@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.local.conftest import Kit
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 SCRIPT = """
 import os, time
@@ -32,7 +32,7 @@ def test_a_rank_that_others_wait_for_is_shown_in_a_plain_script_and_nothing_is_e
     assert what in kit.run("status", "still")
     assert "no step for" in kit.run("doctor", "still")
     (kit.folder / "go").touch()
-    output, errors = waiting.communicate(timeout=240)
+    output, errors = waiting.communicate(timeout=600)
     assert waiting.returncode == 0, output + errors
     assert f": {what}" in errors
     assert "Thread" not in kit.run("logs", "still")  # nothing is printed to the log

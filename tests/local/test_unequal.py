@@ -23,7 +23,7 @@ dist.destroy_process_group()
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_world_is_the_sum(kit: Kit) -> None:
     (kit.folder / "train.py").write_text(SCRIPT)
     job = ("--name", "job", "--nodes", "2", "--procs-per-node", "1,2")

@@ -34,7 +34,7 @@ def project(folder: Path) -> None:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
     folder, signal_file = kit.folder / "project", kit.folder / "go"
     project(folder)
@@ -57,7 +57,7 @@ def test_a_restarted_node_gets_the_submitted_files(kit: Kit) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_jobs_share_equal_files_and_deleting_one_removes_its_own(kit: Kit) -> None:
     folder, signal_file = kit.folder / "project", kit.folder / "go"
     project(folder)
@@ -140,7 +140,7 @@ def interrupted(kit: Kit, name: str, *words: str) -> str:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_with_shared_outputs_all_ranks_resume_alike_and_they_outlive_the_job(kit: Kit) -> None:
     go = interrupted(kit, "shared", "--outputs", "ck")
     (shared,) = kit.snapshots("shared").glob("outputs/*")
@@ -157,7 +157,7 @@ def test_with_shared_outputs_all_ranks_resume_alike_and_they_outlive_the_job(kit
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_checkpoint_in_a_nodes_own_folder_is_a_warning_and_so_are_ranks_that_resume_differently(kit: Kit) -> None:
     go = interrupted(kit, "private")
     saved = "rank 0 has saved ck/best.tmp to its node's own folder: ranks of other nodes do not find it there"

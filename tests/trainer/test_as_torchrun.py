@@ -47,7 +47,7 @@ VARIABLES: Final = {"ACCELERATE_TORCH_DEVICE", "ACCELERATE_USE_CPU", "GLOO_SOCKE
 
 SEARCH_PATH: Final = warm_environ()["PYTHONPATH"]  # with this folder: tests change to another
 
-pytestmark = [pytest.mark.slow, pytest.mark.wide, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide, pytest.mark.timeout(1200)]
 
 WRITE = """
 def write(seen):

@@ -18,7 +18,7 @@ from tests.trainer.nodes import SCRIPTS
 from tests.trainer.sharded import skip_without_fsdp_on_cpus
 from tests.trainer.test_survivors import BATCH, EPOCHS, KILLS, SAMPLES, STEPS, Survivors
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LOOP = ["-m", "tests.trainer.scripts.sharded_loop"]
 ORDER = Order(samples=SAMPLES, batch=BATCH, seed=3)

@@ -32,7 +32,7 @@ def commands(block: str) -> Iterator[tuple[list[str], str]]:
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
 def test_the_commands_run(tmp_path: Path, block: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     for script in SCRIPTS.glob("*.py"):

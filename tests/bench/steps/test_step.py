@@ -9,7 +9,7 @@ from bench.steps import step
 
 @pytest.mark.wide
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_step_launches_few_operations_besides_bare_ddp() -> None:
     counts = step.measure(ranks=step.RANKS, BENCH_BLOCKS="0")["operations"]
     total = {loop: sum(counts[loop].values()) for loop in step.LOOPS}

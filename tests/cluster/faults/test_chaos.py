@@ -25,7 +25,7 @@ from tests.cluster.power import powered_off
 from tests.cluster.toy import has_trained
 from tests.exact import assert_each_sample_counts_once, assert_ends_as_undisturbed, undisturbed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 Scenarios: TypeAlias = Mapping[str, Scenario]
 ORDER: Final = Order(samples=512, batch=16, seed=5)

@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.jobs import Run, often, submit
 from tests.cluster.kubectl import kubectl, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 STEPS = 150
 SCRIPT = "tests/cluster/scripts/plain.py"

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.commands import job, kitctl, until_status
 from tests.cluster.kubectl import kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 
 def test_a_job_that_ran_out_of_memory_reports_it_and_its_log_outlives_its_pods(namespace: str) -> None:

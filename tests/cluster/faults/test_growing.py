@@ -14,7 +14,7 @@ from tests.cluster.kubectl import Object, apply, kubectl, until
 from tests.cluster.test_cluster import RESTRICTED
 from tests.cluster.toy import assert_complete_and_exact, has_trained, submit_toy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 EPOCHS = 40  # longer than the pods take to join
 
 

@@ -16,7 +16,7 @@ from tests.cluster.kinds.test_exit_codes import SCRIPT, end_of, exit_codes_of
 from tests.cluster.kubectl import kubectl, until
 from tests.cluster.toy import all_recover, assert_complete_and_exact, has_trained, submit_toy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 LIMIT: Final = 10  # restarts in place of a pod without progress
 LONGEST_WAIT: Final = 5.0  # seconds from a loss until the agent is there again; the requirement, not a measurement

@@ -12,7 +12,7 @@ from tests.cluster.jobs import Run, often, submit
 from tests.cluster.kubectl import until
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, has_trained
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 SCRIPT = "tests/trainer/scripts/sharded_loop.py"
 EPOCHS = 12

@@ -13,7 +13,7 @@ from tests.cluster.release import Release
 from tests.cluster.toy import assert_complete_and_exact, has_trained, submit_toy
 from tests.exact import recorded
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 EPOCHS = 20
 

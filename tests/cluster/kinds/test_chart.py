@@ -21,7 +21,7 @@ from tests.cluster.toy import EPOCHS, ORDER, assert_complete_and_exact
 from tests.exact import committed
 from tests.kitctl.render.test_objects import ACCEPTED, GOLDEN, LIMITS, SOURCES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 TOY: Final = (
     *(str(EPOCHS), "1", "--samples", str(ORDER.samples), "--batch_size", str(ORDER.batch)),

@@ -11,7 +11,7 @@ from kitctl import kinds
 from tests.cluster.jobs import KINDS, Run, often, submit
 from tests.cluster.kubectl import Object, get, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 # How a job's only node ends first -> how the job ends, and the outcome of the last pod.
 TABLE: Final = {

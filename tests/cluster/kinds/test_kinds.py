@@ -20,7 +20,7 @@ from tests.cluster.platform.test_permissions import FEW_RIGHTS, kit_of_user
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, has_trained, submit_toy
 from tests.exact import assert_each_sample_counts_once
 
-pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.timeout(1200)]
 
 TOY: Final = ("-m", "kittrain.workloads.toy", "3", "1", "--record", "/snapshots/record")
 LONG: Final = 20  # epochs: the lost node comes back before the others are done

@@ -18,7 +18,7 @@ from tests.cluster.kind.settings import KUBECONFIG, STATE, TRAINER_IMAGE
 from tests.cluster.kinds.test_kinds import folder_of, pods_of
 from tests.cluster.kubectl import kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(1800)]
 
 SDK: Final = "kubeflow==0.5.0"
 SUBMIT: Final = Path(__file__).parents[1] / "scripts" / "sdk_job.py"

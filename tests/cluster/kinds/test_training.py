@@ -17,7 +17,7 @@ from tests.cluster.kind.settings import KUBECONFIG, SECOND_DOMAIN
 from tests.cluster.kubectl import kubectl
 from tests.cluster.toy import assert_complete_and_exact, submit_toy
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 # The longest names that allow the suffixes of two nodes.
 LONGEST: Final = {"IndexedJob": "i" * (63 - len("-1")), "PyTorchJob": "p" * (63 - len("-worker-1"))}

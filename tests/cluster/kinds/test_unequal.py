@@ -10,7 +10,7 @@ import pytest
 from tests.cluster.commands import job, kitctl, status, until_status
 from tests.cluster.kubectl import kubectl
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.timeout(1800)]
 
 SCRIPT = """
 import os, time

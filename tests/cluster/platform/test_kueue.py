@@ -24,7 +24,7 @@ from tests.cluster.submit.test_refusals import kubeconfig_with
 from tests.cluster.toy import ORDER, all_recover, assert_complete_and_exact, assert_exact, has_trained
 from tests.exact import recorded
 
-pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.timeout(1200)]
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 LONG: Final = 10_000  # epochs

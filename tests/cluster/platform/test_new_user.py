@@ -20,7 +20,7 @@ from tests.cluster.kubectl import kubectl, until
 from tests.cluster.release import Release
 from tests.cluster.submit.test_refusals import kubeconfig_with
 
-pytestmark = [pytest.mark.cluster, pytest.mark.wide, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.wide, pytest.mark.timeout(1800)]
 
 SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "train.py"
 

@@ -13,7 +13,7 @@ from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.submit.test_refusals import kubeconfig_with
 from tests.cluster.submit.test_submit import left
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
 
 FEW_RIGHTS = [
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},

@@ -15,7 +15,7 @@ from tests.cluster.kinds.test_kinds import train_job
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 from tests.cluster.release import CLAIM, FORBIDDEN, Release
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 # A script that goes on once the test makes a file in the job's folder on the claim.
 WAITS: Final = """

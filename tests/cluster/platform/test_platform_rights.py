@@ -26,7 +26,7 @@ from tests.cluster.read.test_into_ranks import reaches_a_port
 from tests.cluster.release import CLAIM, Release
 from tests.kitctl.targets.cluster.apiserver import needed_right
 
-pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.controllers, pytest.mark.long, pytest.mark.timeout(1800)]
 
 LARGE: Final = 3 << 20  # bytes: more than a ConfigMap has room for
 TOY: Final = ("-m", "kittrain.workloads.toy", "10000", "--samples", "256", "--batch_size", "16", "--step-time", "0.1")

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.commands import job, kitctl
 from tests.cluster.kubectl import apply, get
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
 def findings(*words: str, exit_code: int = 0) -> dict[str, dict[str, Any]]:

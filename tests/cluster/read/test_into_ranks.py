@@ -14,7 +14,7 @@ from tests.cluster.commands import job, kitctl, until_status
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
 HUB = 29400  # where node 0 listens
 TOY = ("-m", "kittrain.workloads.toy", "10000", "--samples", "256", "--batch_size", "16", "--step-time", "0.1")
 

@@ -16,7 +16,7 @@ from tests.cluster.kubectl import apply, get, until
 from tests.cluster.toy import ORDER, all_recover, has_trained
 from tests.exact import assert_each_sample_counts_once
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 ENDLESS: Final = 10_000  # epochs
 

@@ -13,7 +13,7 @@ SIZE = 36  # MiB, in as many seconds: a kubelet looks every 10 s, so it begins a
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_no_line_is_lost_or_repeated_when_the_log_is_rotated(namespace: str) -> None:
     without_copies = ("--nodes", "1", "--set", "snapshots.enabled=false")
     kitctl("submit", *job("talk", namespace, *without_copies), "tests/cluster/scripts/talking.py", str(SIZE))

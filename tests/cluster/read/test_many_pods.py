@@ -25,7 +25,7 @@ def target() -> ClusterTarget:
 
 
 @pytest.mark.wide
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 @pytest.mark.parametrize("pods", [200, pytest.param(1000, marks=pytest.mark.long)])  # a minute of one core
 def test_the_status_of_any_number_of_pods_takes_three_requests(
     namespace: str, target: ClusterTarget, pods: int, monkeypatch: pytest.MonkeyPatch

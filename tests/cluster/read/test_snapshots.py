@@ -13,7 +13,7 @@ from tests.cluster.kind.settings import SHARED, TRAINER_IMAGE
 from tests.cluster.kubectl import get, until
 from tests.trainer.runs import flip
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 TOY = ("-m", "kittrain.workloads.toy", "4", "--samples", "256", "--batch_size", "16")
 

@@ -26,7 +26,7 @@ from tests.cluster.kind.settings import ENVIRON, TORCH_IMAGE, TRAINER_IMAGE
 from tests.cluster.kinds.test_chart import left_in, run_helm
 from tests.cluster.kubectl import apply, get, kubectl, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 KINDS = ("IndexedJob", pytest.param("PyTorchJob", marks=pytest.mark.long), "JobSet", "TrainJob")
 DIGITS = ("--workload", "digits", "--", "--epochs", "2")

@@ -17,7 +17,7 @@ from tests.cluster.kubectl import kubectl
 from tests.s3 import ACCESS, SECRET, serving
 from tests.wheels import installed
 
-pytestmark = [pytest.mark.cluster, pytest.mark.wide, pytest.mark.timeout(900)]  # it may build the server
+pytestmark = [pytest.mark.cluster, pytest.mark.wide, pytest.mark.timeout(1800)]  # it may build the server
 
 ORDER = Order(samples=512, batch=16, seed=0)
 EPOCHS = 6

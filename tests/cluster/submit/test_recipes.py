@@ -17,7 +17,7 @@ from tests.cluster.kind.settings import ENVIRON
 from tests.cluster.kubectl import Object, get, kubectl
 from tests.recipes import LEVEL, LEVELS, RECIPES
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 PRIVILEGED = "pod-security.kubernetes.io/enforce=privileged"
 OVERLAY = """\
 labels: {team: vision}

@@ -13,7 +13,7 @@ from tests.cluster.kind.settings import KUBECONFIG, REGISTRY
 from tests.cluster.kubectl import apply, get, kubectl, until
 from tests.cluster.submit.test_submit import left
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 NO_CLAIM = ("--set", "snapshots.enabled=false")
 

@@ -11,7 +11,7 @@ from tests.cluster.commands import job, kitctl, status
 from tests.cluster.kubectl import kubectl, until
 from tests.wheels import wheel
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
 
 SCRIPT = """
 import os, sys, time

@@ -12,7 +12,7 @@ from tests.cluster.commands import kitctl, until_status
 from tests.cluster.jobs import KINDS, Run, often, rendered
 from tests.cluster.kubectl import get, kubectl, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 
 SHORT = ("-m", "kittrain.workloads.toy", "1", "1", "--record", "/snapshots/record")
 TWO = ("--nodes", "2", *SHORT)  # which know each other by the secret

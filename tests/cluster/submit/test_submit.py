@@ -23,7 +23,7 @@ from tests.cluster.jobs import often
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import Object, apply, get, kubectl, until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(800)]
 
 KINDS: Final = {kind: resource for kind, (resource, _, _) in ALL.items()}
 # Every kind that kitctl creates.

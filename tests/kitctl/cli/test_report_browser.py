@@ -10,7 +10,7 @@ from kitctl.cli.main import main
 from tests.kitctl.cli.browser import tab
 from tests.kitctl.cli.test_report import failed_job
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 INJECTED = """
 (() => { const one = document.createElement("script"); one.textContent = "window.injected = true";

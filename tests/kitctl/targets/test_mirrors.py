@@ -24,7 +24,7 @@ from kittrain.rank.snapshots.mirror.writing import Mirror
 from tests.s3 import S3, SECRET, serving
 from tests.s3_proxy import Fault, Rule, Seen, in_front_of
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 DENIED = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 

@@ -24,7 +24,7 @@ from tests.trainer.agent.test_fault_injection import inject
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc"),
-    pytest.mark.timeout(900),  # it may build the server
+    pytest.mark.timeout(1800),  # it may build the server
 ]
 TOLD = {
     "DENIED": (MirrorError, r"may not read and write there \(AccessDenied\)"),

@@ -16,7 +16,7 @@ import pytest
 from kitctl.targets.local import shim
 from kitctl.targets.local.folder import NodeFolder
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 120.0
 
 
 def start(folder: Path, *command: str) -> subprocess.Popen[bytes]:

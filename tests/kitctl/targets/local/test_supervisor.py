@@ -21,7 +21,7 @@ from kitctl.targets.local.local_target import LocalTarget
 from kitctl.targets.local.records import Desired, SubmittedJob
 from kitjob.sections import Policy
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 120.0
 SLEEP = "trap 'exit 75' TERM; echo ready; sleep 60 & wait $!"  # an agent that drains
 
 

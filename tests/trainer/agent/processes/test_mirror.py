@@ -20,7 +20,7 @@ from tests.s3 import S3, serving
 from tests.trainer import runs
 from tests.trainer.nodes import free_port
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from kittrain.outcome.restarts import MAX_RESTARTS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods run Linux")
 
-TIMEOUT = 60.0  # seconds until a test fails
+TIMEOUT = 200.0  # seconds until a test fails
 # A supervisor of fake agents: agent number N calls the function named by the N-th argument; later ones repeat the last.
 PROGRAM = """
 import os, signal, subprocess, sys, time

@@ -15,7 +15,7 @@ import pytest
 
 from bench.recovery.network import Machine, Network
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs_root, pytest.mark.timeout(1800)]
 
 LIMIT = 200.0  # seconds until a test fails
 AGENT = """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.trainer.nodes import SCRIPTS, Nodes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 STEPS = str(SCRIPTS / "steps.py")
 

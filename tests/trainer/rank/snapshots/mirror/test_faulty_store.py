@@ -25,7 +25,7 @@ from tests.s3_proxy import Fault, Proxy, Seen, in_front_of
 from tests.trainer import runs
 from tests.trainer.rank.snapshots.mirror.test_writing import add, keeping, mirror, quiet, steps
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 SKEWED: Final = (("x-amz-date", "20200101T000000Z"),)
 

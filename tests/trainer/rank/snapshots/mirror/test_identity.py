@@ -22,7 +22,7 @@ from kittrain.rank.snapshots.mirror.store import Store
 from tests.s3 import ACCESS, S3, SECRET
 from tests.s3_proxy import Fault, Seen, in_front_of
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 ROLE: Final = "arn:aws:iam::123456789012:role/training"
 WHOEVER: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")

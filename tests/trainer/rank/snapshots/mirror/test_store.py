@@ -14,7 +14,7 @@ from kittrain.rank.snapshots.mirror.store import Conflict, Store
 from tests.s3 import S3, SECRET
 from tests.trainer.nodes import free_port
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 
 def test_an_object_is_created_once_and_replaced_only_as_it_was_read(store: Store) -> None:

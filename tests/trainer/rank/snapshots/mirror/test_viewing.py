@@ -13,7 +13,7 @@ from tests.s3 import S3
 from tests.trainer import runs
 from tests.trainer.rank.snapshots.mirror.test_writing import add, mirror
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 
 def test_each_snapshot_has_its_condition(s3: S3, store: Store, url: str, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from kittrain.rank.snapshots.mirror.writing import Mirror, read_index
 from tests.s3 import S3
 from tests.trainer import runs
 
-pytestmark = pytest.mark.timeout(900)  # the first one may build the server
+pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 
 def mirror(store: Store, claim: str, run: str = "run-1", *, resume: bool = False) -> Mirror:

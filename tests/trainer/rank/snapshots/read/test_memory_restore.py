@@ -33,7 +33,7 @@ def newest(records: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_killed_rank_loses_a_few_steps_and_a_lost_node_those_since_the_snapshot(tmp_path: Path) -> None:
     records, memory = tmp_path / "records", tmp_path / "memory"
     memory.mkdir()
