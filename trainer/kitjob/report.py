@@ -203,7 +203,7 @@ class MirrorReport(Record):
     behind: int = 0
     """Published snapshots that are not there yet."""
     behind_bytes: int = 0
-    """Their bytes."""
+    """Their bytes, as far as they are not there yet."""
     behind_steps: int = 0
     """Steps from the newest one there to the newest of them."""
     behind_since: float | None = None

@@ -127,8 +127,8 @@ class Snapshots(Record):
     from there. Takes the package ``obstore`` in the image or the requirements, and credentials: ``secrets`` with
     ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, or a service account's. Empty: no copy."""
     mirror_timeout: Sent[Duration] = "30m"
-    """With ``memory``: how long a job that has ended keeps the node with rank 0 while its mirror does not take what is
-    there. After that it is lost, and the job has failed."""
+    """With ``memory``: how long a job that has ended keeps the node with rank 0 while its mirror takes nothing of what
+    is there. Each part that it takes begins the time anew. After that it is lost, and the job has failed."""
     every_steps: Sent[Positive] = 100
     """Optimizer steps between snapshots."""
     every: Sent[Duration | None] = None

@@ -50,8 +50,9 @@ SNAPSHOTS: Final = Family(
             "",
             "let the bucket take what is in memory: then the job ends by itself, and kitctl cancel ends it without. "
             "What to mend is in the message; keys of a pod's environment cannot be changed while it runs",
-            seen="training has ended, and this node stays for up to 1800 s, as what it trained would be lost: "
-            "snapshots.mirror: s3://copies/run: the credentials may not read and write there (AccessDenied)",
+            seen="training has ended, and this node stays for up to 1800 s in which nothing is taken, as what it "
+            "trained would be lost: snapshots.mirror: s3://copies/run: the credentials may not read and write there "
+            "(AccessDenied)",
             means="its only copy is in memory, and the mirror does not take it; snapshots.mirrorTimeout bounds that",
         ),
         Rule(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,3 +113,22 @@ def test_nobody_waits_for_one_that_is_gone(nodes: list[CopiesProcess], tmp_path:
     nodes[0].stop()
     nodes[1].settle(TIMEOUT)
     assert mark.read(tmp_path / "node-1", "run-1") is not None
+
+
+def test_one_that_is_told_to_stay_stays_however_long_that_is(
+    nodes: list[CopiesProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what the node that uploads does not ask for has an end of its own."""
+    seconds = itertools.count()
+    monkeypatch.setattr(copies, "time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None))
+    begin(nodes, 1)
+    one = nodes[1]
+    assert one._process
+    own, told = one._process.pid, iter(range(100))
+    monkeypatch.setattr(one, "_facts", lambda: {"stays": own} if next(told, None) is not None else {"settled": own})
+    one.settle(10.0)
+    assert next(told, None) is None, "it has not ended before it was told"
+    monkeypatch.setattr(one, "_facts", dict)
+    one._end = b""
+    one.settle(10.0)
+    assert next(seconds) < 1000, "nobody asks for it"

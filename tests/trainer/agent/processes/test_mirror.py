@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
 from kitjob.job_keys import JobKeys
+from kitjob.report import MirrorReport
 from kitjob.sections import Snapshots
 from kittrain.agent.processes import mirror
-from kittrain.agent.processes.mirror import MirrorCheck, MirrorProcess
+from kittrain.agent.processes.mirror import MirrorCheck, MirrorProcess, Progress
 from kittrain.job.env import NodeEnv
+from kittrain.outcome import marker
 from kittrain.outcome.termination import Ending
+from kittrain.rank.snapshots.mirror.uploading import INTERVAL
 from tests.s3 import S3, serving
+from tests.s3_proxy import Fault, Proxy, in_front_of
 from tests.trainer import runs
 from tests.trainer.nodes import free_port
 
+Storage = Literal["claim", "perNode", "memory"]
 pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
 
 
@@ -36,13 +43,15 @@ def _reached(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-def node(folder: Path, bucket: str = "mirrors", **facts: Any) -> NodeEnv:
+def node(
+    folder: Path, bucket: str = "mirrors", *, storage: Storage = "claim", mirror_timeout: str = "30m", **facts: Any
+) -> NodeEnv:
     """Node 0 of a run whose mirror is named after its folder; its processes know that by their environment."""
     url = f"s3://{bucket}/{folder.name}/run"
     os.environ["KIT_SNAPSHOTS_MIRROR"] = url
     os.environ["KIT_SNAPSHOT_DIR"] = str(folder)
     return NodeEnv(
-        job=JobKeys(snapshots=Snapshots(mirror=url)),
+        job=JobKeys(snapshots=Snapshots(mirror=url, storage=storage, mirror_timeout=mirror_timeout)),
         **{"run_id": "run-1", "node_index": 0, "snapshot_dir": folder, **facts},
     )
 
@@ -132,6 +141,65 @@ def test_what_does_not_get_there_in_time_is_told(tmp_path: Path, monkeypatch: py
     one.finish(lambda: 0.1)
     assert len(said) == 1
     assert "does not have everything: it has no snapshot; " in said[0]
+
+
+def test_what_is_uploaded_again_after_a_failure_is_no_progress() -> None:
+    one = Progress(since=0.0)
+
+    def seen(now: float, left: int, *, step: int = 20, behind: int = 2) -> float:
+        one.see(MirrorReport(step=step, behind=behind, behind_bytes=left, behind_steps=108), now)
+        return one.since
+
+    assert seen(1.0, 200) == 1.0, "what is to be uploaded is known"
+    assert [seen(2.0, 200), seen(3.0, 150), seen(4.0, 150)] == [1.0, 3.0, 3.0]
+    assert [seen(5.0, 200), seen(6.0, 160)] == [3.0, 3.0], "it begins anew"
+    assert seen(7.0, 140) == 7.0
+    assert seen(8.0, 100, step=128, behind=1) == 8.0
+    assert [seen(9.0, 200), seen(10.0, 150)] == [8.0, 8.0], "an older report that is read late"
+    assert seen(11.0, 300, behind=3) == 11.0, "there is more than was known"
+
+
+@pytest.fixture
+def counted(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A slow proxy, by whose requests the agent's clock goes: a second for each."""
+    with in_front_of(s3.url) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        clock = SimpleNamespace(monotonic=lambda: float(len(proxy.seen)), sleep=time.sleep)
+        monkeypatch.setattr(mirror, "time", clock)
+        yield proxy
+
+
+LIMIT = 14  # requests; a snapshot with its place in the index takes six
+
+
+@pytest.mark.parametrize("storage", ["memory", "perNode"])
+def test_a_slow_store_has_time_as_long_as_it_takes_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: Proxy, storage: Storage
+) -> None:
+    (folder := tmp_path / storage).mkdir()
+    monkeypatch.setattr(mirror, "FINISH", float(LIMIT))
+    monkeypatch.setenv("KIT_SNAPSHOTS_STORAGE", storage)
+    monkeypatch.setenv("KIT_SNAPSHOTS_KEEP", "9")
+    one = MirrorProcess(node(folder, storage=storage, mirror_timeout=f"{LIMIT}s"), tmp_path, pytest.fail)
+    runs.run(folder, 1, 2, 3, 4, 5)
+    counted.rule = lambda seen: Fault(delay=INTERVAL * 1.1) if seen.method == "PUT" else None
+    one.lead(leads=True)
+    one.finish()
+    assert one.report
+    assert (one.report.step, one.report.behind, one.missing) == (5, 0, "")
+    assert len(counted.seen) > 2 * LIMIT
+
+
+def test_what_is_given_up_is_lost_only_if_the_last_snapshot_is(tmp_path: Path) -> None:
+    """Older ones are missed by nobody: what was trained goes on from the last one."""
+    for trained, lost in ((None, True), (3, True), (2, False)):
+        said: list[str] = []
+        one = MirrorProcess(node(tmp_path, storage="memory"), tmp_path, said.append)
+        if trained is not None:
+            marker.mark(tmp_path, "run-1", {"step": trained})
+        one._tell(MirrorReport(url="s3://mirrors/run", step=2, behind=1))
+        assert "s3://mirrors/run does not have everything: its newest snapshot is of step 2" in said[0]
+        assert (bool(one.lost), bool(one.missing)) == (lost, lost)
 
 
 def test_a_node_without_rank_0_any_more_stops_uploading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ class CopiesProcess:
         """Nothing more is published here: wait until no other node needs what is here, as time allows.
 
         Args:
-            longest: seconds.
+            longest: seconds, since the node that uploads was last known to want this one to stay.
             left: seconds until this node has to end; None: it need not. It may change.
             job: whether training has ended on all nodes.
             on_lead: called if this node is to upload what there is in place of others, which are lost.
@@ -121,6 +121,8 @@ class CopiesProcess:
                 on_lead()
             if facts.get("settled") == own:
                 break
+            if facts.get("stays") == own:
+                began = time.monotonic()
             self.watch()
             time.sleep(POLL)
         return leads

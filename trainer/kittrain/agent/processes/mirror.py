@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from kitjob.durations import seconds
 from kitjob.record import replace
 from kitjob.report import MirrorReport
 from kittrain.job.env import NodeEnv
+from kittrain.outcome import marker
 from kittrain.outcome.termination import Ending
 from kittrain.system.import_path import with_packages
 
@@ -29,7 +31,7 @@ COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.mirror")
 REFUSED: Final = 1  # its exit code if somebody has to change something, or another writer has taken over
 TAKEN: Final = 3  # another node of this run has taken over, which nothing is lost by
 AGAIN: Final = 10.0  # seconds until one that has crashed is started again
-FINISH: Final = 300.0  # seconds for what is left when the job ends
+FINISH: Final = 300.0  # seconds for what is left when the job ends; where that is kept nowhere, without progress
 FINISH_FAILING: Final = 20.0  # the same, if it did not succeed lately
 POLL: Final = 0.2
 HELD: Final = ".mirroring"  # folder there, of what is being uploaded: kittrain.rank.snapshots.mirror.uploading
@@ -63,6 +65,26 @@ class MirrorCheck:
         return Ending(outcome="fatal" if code == REFUSED else "retryable", reason=reason)
 
 
+@dataclass
+class Progress:
+    """When a mirror took something last that it had not taken before.
+
+    What is uploaded again after a failure is not new: else a store that fails at the end of each would have all time.
+
+    Attributes:
+        since: that time, or when it began, by the caller's clock.
+    """
+
+    since: float
+    _least: dict[tuple[int | None, int, int], int] = field(default_factory=dict)  # bytes, by what is to be uploaded
+
+    def see(self, report: MirrorReport, now: float) -> None:
+        """Take how far it is now."""
+        what = (report.step, report.behind, report.behind_steps)
+        if what not in self._least or report.behind_bytes < self._least[what]:
+            self.since, self._least[what] = now, report.behind_bytes
+
+
 class MirrorProcess:
     """Runs the uploading process while this node has rank 0.
 
@@ -73,7 +95,7 @@ class MirrorProcess:
 
     Attributes:
         holding: why this node has not ended yet, although its training has; empty: it has not, or nothing is wrong.
-        missing: what it does not have at the end; empty: nothing, as far as is known.
+        missing: what it does not have of the end; empty: nothing, as far as is known.
         lost: the same, where it is nowhere else.
     """
 
@@ -86,6 +108,7 @@ class MirrorProcess:
         self._leads = self._finishing = False
         snapshots = node.job.snapshots
         self._only_copy = seconds(snapshots.mirror_timeout) if snapshots.in_memory else None
+        self._stays = snapshots.shared  # whether what is here is there after the end
         self.holding = self.missing = self.lost = ""
 
     def lead(self, *, leads: bool) -> None:
@@ -119,7 +142,8 @@ class MirrorProcess:
     def finish(self, left: Callable[[], float | None] = lambda: None, on_hold: Log = lambda _: None) -> None:
         """Upload what is left, as far as the time allows; the log says what is not.
 
-        Where nothing else has it, an upload that fails is tried again as long as there is time.
+        Where nothing else has it, an upload that fails is tried again as long as there is time; and where it goes with
+        this node, time counts from the last part that the store has taken.
 
         Args:
             left: seconds until this node has to end; None: as long as it is worth while. It may change.
@@ -129,9 +153,9 @@ class MirrorProcess:
         report = self.report
         if self._process is None or report is None:
             return
-        began, until = time.monotonic(), None
+        progress, until = Progress(time.monotonic()), None
         self._end_input()
-        while time.monotonic() < (until or began + self._patience()):
+        while self._has_time(until, progress):
             if until is None and (seconds_left := left()) is not None:
                 until = time.monotonic() + seconds_left
             with suppress(subprocess.TimeoutExpired):
@@ -152,6 +176,12 @@ class MirrorProcess:
         assert self._process.stdin
         self._process.stdin.close()
 
+    def _has_time(self, until: float | None, progress: Progress) -> bool:
+        """Whether to go on waiting; ``until``: when a drained node ends, whatever it has uploaded."""
+        if not self._stays and (report := self.report):
+            progress.see(report, time.monotonic())
+        return time.monotonic() < (until or progress.since + self._patience())
+
     def _patience(self) -> float:
         if self._only_copy is not None:
             return self._only_copy
@@ -163,8 +193,8 @@ class MirrorProcess:
         if self._only_copy is None or self.holding or not report.warning:
             return
         self.holding = (
-            f"training has ended, and this node stays for up to {self._only_copy} s, as what it trained would be lost: "
-            f"{report.warning}"
+            f"training has ended, and this node stays for up to {self._only_copy} s in which nothing is taken, as what "
+            f"it trained would be lost: {report.warning}"
         )
         self._log(f"warning: {self.holding}")
         on_hold(self.holding)
@@ -173,7 +203,9 @@ class MirrorProcess:
         """Say what is not in the mirror, and why."""
         newest = f"its newest snapshot is of step {report.step}" if report.step is not None else "it has no snapshot"
         text = f"{report.url} does not have everything: {newest}; {report.warning or 'there was no time'}"
-        self.missing, self.lost = text, text if self._only_copy is not None else ""
+        trained = marker.last_step(self._node.snapshot_dir, self._node.run_id) if self._node.snapshot_dir else None
+        if trained is None or report.step != trained:  # else only older ones are not there
+            self.missing, self.lost = text, text if self._only_copy is not None else ""
         self._log(f"warning: {text}")
 
     def _begin(self) -> None:

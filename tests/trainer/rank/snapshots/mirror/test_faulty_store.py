@@ -182,6 +182,45 @@ def test_training_never_waits_and_the_status_tells_how_far_it_is(
     assert (len(kinds), len(said)) == (2, len(set(said))), "each kind of failure is one line in the log"
 
 
+def test_what_of_a_snapshot_is_there_is_told_while_the_rest_is_on_its_way(
+    s3: S3, proxy: Proxy, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploading, "INTERVAL", 0.0)
+    (folder := tmp_path / "there").mkdir()
+    rest = threading.Event()
+
+    def holds_back(seen: Seen) -> None:
+        if seen.path.endswith("manifest.json"):
+            rest.wait()
+
+    proxy.rule = holds_back
+    uploader = Uploader(
+        node=0,
+        url=url,
+        open=lambda: Mirror(
+            Store(url, s3.environ(proxy.url)),
+            Owner(run="run-1", job="digits", claim="a", host="pod", since=1.0),
+            resume=False,
+        ),
+        folder=folder,
+        run="run-1",
+        retention=keeping(9),
+        status=tmp_path / "status",
+        log=quiet,
+    )
+    (manifest,) = runs.run(folder, 1)
+    uploader.finishing.set()
+    worker = threading.Thread(target=uploader.run_until_done)
+    worker.start()
+    try:
+        told = until(tmp_path / "status", lambda report: report.behind == 1 and not report.behind_bytes)
+        assert (told.step, told.behind_steps) == (None, 1)
+    finally:
+        rest.set()
+        worker.join()
+    assert until(tmp_path / "status", lambda report: report.step == manifest.step).behind == 0
+
+
 def until(path: Path, check: Callable[[MirrorReport], bool]) -> MirrorReport:
     """The uploader's report, once it fulfils a condition; the test's own time limit ends the wait."""
     while True:

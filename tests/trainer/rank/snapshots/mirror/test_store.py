@@ -12,6 +12,7 @@ from kittrain.rank.snapshots.mirror import store as stores
 from kittrain.rank.snapshots.mirror.errors import MirrorDamagedError, MirrorError, MirrorUnavailableError
 from kittrain.rank.snapshots.mirror.store import Conflict, Store
 from tests.s3 import S3, SECRET
+from tests.s3_proxy import Fault, Seen, in_front_of
 from tests.trainer.nodes import free_port
 
 pytestmark = pytest.mark.timeout(1800)  # the first one may build the server
@@ -39,6 +40,27 @@ def test_a_file_comes_back_as_it_was(store: Store, tmp_path: Path, size: int) ->
     assert digest == hashlib.sha256(b"x" * size).hexdigest()
     store.download("data/a", tmp_path / "back", size=size, digest=digest)
     assert (tmp_path / "back").read_bytes() == b"x" * size
+
+
+def test_parts_count_as_taken_once_the_store_has_them(s3: S3, url: str, tmp_path: Path) -> None:
+    """The first one stays on its way as long as it can: what is told is what the others have."""
+    part, sent = stores.PART, 0
+    (tmp_path / "there").write_bytes(b"x" * (4 * part + 5))
+    told: list[int] = []
+
+    def rule(seen: Seen) -> Fault | None:
+        nonlocal sent
+        sent += "partNumber" in seen.path
+        return Fault(delay=1.0) if "partNumber=1&" in seen.path else None
+
+    def taken(count: int) -> None:
+        told.append(count)
+        assert count <= max(0, sent - stores.PARALLEL + 1) * part or count == 4 * part + 5
+
+    with in_front_of(s3.url) as proxy:
+        proxy.rule = rule
+        Store(url, s3.environ(proxy.url)).upload("data/a", tmp_path / "there", taken)
+    assert told == [part, 2 * part, 2 * part + 5, 4 * part + 5]
 
 
 def test_what_differs_is_damage(s3: S3, store: Store, url: str, tmp_path: Path) -> None:

@@ -298,12 +298,14 @@ def test_nodes_stay_until_what_is_nowhere_else_is_uploaded(tmp_path: Path) -> No
     wait(lambda: copied(nodes, saved.step))
     time.sleep(0.5)  # some looks
     assert not any(map(settled, nodes[1:])), "the one that uploads has yet to end"
+    assert all(node.mark and node.mark.stays == os.getpid() for node in nodes[1:])
     nodes[0].keeper.finish("job")
     wait(lambda: [node.held().get(saved.name) for node in nodes] == [(0, 1)] * 3 + [None] and settled(nodes[3]))
     wait(lambda: settled(nodes[0]))
     assert not any(map(settled, nodes[1:3]))
     nodes[0].keeper.release()
     wait(lambda: all(map(settled, nodes)) and released(nodes[0]))
+    assert not any(node.mark and node.mark.stays for node in nodes), "nothing keeps them any more"
 
 
 @pytest.mark.parametrize("frozen", [False, True])

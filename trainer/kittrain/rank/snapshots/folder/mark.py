@@ -27,6 +27,7 @@ class Mark:
         sent: bytes that were sent to others.
         warning: why it does not go on; empty: it does.
         settled: id of the process that others need no more, as all that is here is where it is to be; 0: they do.
+        stays: id of the process that the node that uploads has told to stay.
         leads: id of the process whose node uploads at the end in place of others, which are lost; 0: it does not.
         released: id of the process that has told all others that what was here is uploaded.
     """
@@ -40,6 +41,7 @@ class Mark:
     sent: int = 0
     warning: str = ""
     settled: int = 0
+    stays: int = 0
     leads: int = 0
     released: int = 0
 

@@ -131,18 +131,25 @@ class Store:
         with self._errors():
             self._obstore.put(self._store, key, content, use_multipart=False)
 
-    def upload(self, key: str, path: Path) -> str:
+    def upload(self, key: str, path: Path, taken: Callable[[int], None] = lambda _: None) -> str:
         """Write a file; returns the SHA-256 of what was sent.
+
+        Args:
+            key: of the object.
+            path: of the file.
+            taken: called by any thread, with how many of its bytes the store has taken so far.
 
         Raises:
             OSError: it cannot be read.
         """
         digest = sha256(path)
-        with self._errors():
-            self._obstore.put(self._store, key, path, chunk_size=PART, max_concurrency=PARALLEL)
+        with self._errors(), path.open("rb") as file:
+            parts = _Parts(file, taken)
+            self._obstore.put(self._store, key, parts, chunk_size=PART, max_concurrency=PARALLEL)
             size = self._obstore.head(self._store, key)["size"]
         if size != path.stat().st_size:
             raise MirrorDamagedError(f"{key} has {size} bytes, and {path.name} {path.stat().st_size}")
+        taken(size)
         return digest
 
     def download(self, key: str, path: Path, *, size: int, digest: str) -> None:
@@ -270,6 +277,31 @@ class Store:
             raise
         except exceptions.BaseError as error:
             raise explained(error, self.url) from None
+
+
+class _Parts:
+    """A file that the library reads part by part; it has at most ``PARALLEL`` of them on their way.
+
+    So when it asks for another one, those before these have been taken.
+    """
+
+    def __init__(self, file: BinaryIO, taken: Callable[[int], None]) -> None:
+        self._file = file
+        self._taken = taken
+
+    def read(self, size: int = -1) -> bytes:
+        """The next part."""
+        if (before := self._file.tell() - PARALLEL * PART) > 0:
+            self._taken(before)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """As of a file."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """As of a file."""
+        return self._file.tell()
 
 
 def sha256(path: Path) -> str:

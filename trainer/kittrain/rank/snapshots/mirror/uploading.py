@@ -77,6 +77,7 @@ class Uploader:
     _sent: int = 0
     _told: str = ""
     _report: MirrorReport | None = None
+    _told_at: float = 0.0  # when it was written last
 
     def run_until_done(self) -> bool:
         """Upload until told to finish; returns whether all is uploaded, False too if another run has taken over.
@@ -112,14 +113,19 @@ class Uploader:
         self._tell(self._mirror, left)
         if not left:
             return True
-        manifest = left[0]
+        mirror, manifest = self._mirror, left[0]
+
+        def taken(count: int) -> None:
+            if time.monotonic() > self._told_at + INTERVAL:
+                self._tell(mirror, left, taken=count)
+
         try:
             with self._held(manifest) as folder:
-                entry = self._mirror.add(folder, manifest, self.retention, self._names)
+                entry = mirror.add(folder, manifest, self.retention, self._names, taken)
             self._sent += entry.size
             history = self.folder / timeline.FOLDER / self.run
             paths = sorted(history.iterdir()) if history.is_dir() else []
-            self._mirror.keep_history((f"{timeline.FOLDER}/{self.run}/{one.name}", one) for one in paths)
+            mirror.keep_history((f"{timeline.FOLDER}/{self.run}/{one.name}", one) for one in paths)
         except FileNotFoundError:
             if (self.folder / manifest.name).exists():
                 raise
@@ -127,8 +133,8 @@ class Uploader:
         except (CorruptError, IncompatibleError) as error:
             self._skipped.add(manifest.name)
             self.log(f"warning: {manifest.name} is not mirrored: {error}")
-        left, self._told = self._left(self._mirror), ""
-        self._tell(self._mirror, left)
+        left, self._told = self._left(mirror), ""
+        self._tell(mirror, left)
         return not left
 
     def _claimed(self) -> Mirror:
@@ -187,7 +193,8 @@ class Uploader:
     def _names(self) -> set[str]:
         return {one.path.name for one in self._published()}
 
-    def _tell(self, mirror: Mirror, left: list[Manifest]) -> None:
+    def _tell(self, mirror: Mirror, left: list[Manifest], *, taken: int = 0) -> None:
+        """Tell how far it is; ``taken``: bytes of the first one of those left."""
         mine = [one for one in mirror.index.newest if one.run == self.run]
         newest = mine[0] if mine else None
         report = MirrorReport(
@@ -196,7 +203,7 @@ class Uploader:
             time=newest.created if newest else None,
             size=mirror.index.size,
             behind=len(left),
-            behind_bytes=sum(shard.size for one in left for shard in one.shards),
+            behind_bytes=max(0, sum(shard.size for one in left for shard in one.shards) - taken),
             behind_steps=max(0, *(one.step - (newest.step if newest else 0) for one in left)) if left else 0,
             behind_since=min((one.created for one in left), default=None),
             sent=self._sent,
@@ -217,6 +224,7 @@ class Uploader:
         if report != self._report:
             files.replace(self.status, typed.dump(report) + b"\n")
             self._report = report
+        self._told_at = time.monotonic()
 
 
 def _is_here(path: Path, manifest: Manifest) -> bool:

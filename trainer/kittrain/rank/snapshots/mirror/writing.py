@@ -66,7 +66,14 @@ class Mirror:
         self._change(change, mine=False)
         self._store.delete(*indices.leftovers(self.index, self._store.list(DATA)), *self._store.list(PROBES))
 
-    def add(self, folder: Path, manifest: Manifest, retention: Retention, kept: Callable[[], set[str]]) -> Entry:
+    def add(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        retention: Retention,
+        kept: Callable[[], set[str]],
+        taken: Callable[[int], None] = lambda _: None,
+    ) -> Entry:
         """Upload a published snapshot, verified, and drop those that have expired here and in the folder.
 
         Args:
@@ -74,6 +81,7 @@ class Mirror:
             manifest: of the snapshot.
             retention: the run's.
             kept: the names of the snapshots that the folder has then.
+            taken: called by any thread, with how many of its bytes the store has taken so far.
 
         Raises:
             CorruptError: its files are not what the ranks wrote.
@@ -83,7 +91,9 @@ class Mirror:
         """
         path = folder / manifest.name
         snapshot.verify(path)
-        files = tuple(self._upload(path, name) for name in [*_shards(path), MANIFEST])
+        files: list[Copied] = []
+        for name in [*_shards(path), MANIFEST]:
+            files.append(self._upload(path, name, taken, before=sum(one.size for one in files)))
         entry = Entry(
             name=manifest.name,
             run=manifest.run,
@@ -94,7 +104,7 @@ class Mirror:
             digest=manifest.digest,
             metrics=manifest.metrics,
             not_finite=manifest.not_finite,
-            files=files,
+            files=tuple(files),
         )
         there = kept()
         gone: list[Entry] = []
@@ -130,11 +140,12 @@ class Mirror:
             self._change(lambda index: replace(index or self.index, history=(*kept, *made)), mine=True)
             self._store.delete(*(one.key for one in old))
 
-    def _upload(self, folder: Path, name: str) -> Copied:
+    def _upload(self, folder: Path, name: str, taken: Callable[[int], None], *, before: int) -> Copied:
         path = folder / name
         key = f"{DATA}/{self._owner.claim}/{folder.name}/{name}"
         size = path.stat().st_size
-        return Copied(path=f"{folder.name}/{name}", key=key, size=size, sha256=self._store.upload(key, path))
+        digest = self._store.upload(key, path, lambda count: taken(before + count))
+        return Copied(path=f"{folder.name}/{name}", key=key, size=size, sha256=digest)
 
     def _change(self, change: Callable[[Index | None], Index], *, mine: bool) -> None:
         """Replace the index; ``mine``: only while this claim holds. A lost answer is recognized by the write's id."""

@@ -135,6 +135,7 @@ class Keeper:
                 last,
                 leads=own if self._leads and self._first else 0,
                 settled=0 if needed else own,
+                stays=own if self._stay and needed else 0,
                 released=own if told else 0,
             )
         )
