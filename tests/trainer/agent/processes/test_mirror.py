@@ -195,11 +195,35 @@ def test_what_is_given_up_is_lost_only_if_the_last_snapshot_is(tmp_path: Path) -
     for trained, lost in ((None, True), (3, True), (2, False)):
         said: list[str] = []
         one = MirrorProcess(node(tmp_path, storage="memory"), tmp_path, said.append)
-        if trained is not None:
-            marker.mark(tmp_path, "run-1", {"step": trained})
-        one._tell(MirrorReport(url="s3://mirrors/run", step=2, behind=1))
+        one._tell(MirrorReport(url="s3://mirrors/run", step=2, behind=1), trained)
         assert "s3://mirrors/run does not have everything: its newest snapshot is of step 2" in said[0]
         assert (bool(one.lost), bool(one.missing)) == (lost, lost)
+
+
+@pytest.mark.parametrize("there", [3, 2])
+def test_a_folder_that_has_lost_the_end_is_told_although_all_of_it_is_there(tmp_path: Path, there: int) -> None:
+    """Such as one in memory, which somebody deleted."""
+    (folder := tmp_path / f"end-{there}").mkdir()
+    said: list[str] = []
+    one = MirrorProcess(node(folder, storage="memory"), tmp_path, said.append)
+    one.lead(leads=True)
+    runs.run(folder, 1, there)
+    marker.mark(folder, "run-1", {"step": 3})
+    one.finish()
+    if there == 3:
+        assert (said, one.lost) == ([], "")
+    else:
+        assert one.lost.endswith("its newest snapshot is of step 2; what is newer is not to be found")
+        assert said == [f"warning: {one.lost}"]
+
+
+def test_a_run_that_had_nothing_left_to_train_has_lost_nothing(tmp_path: Path) -> None:
+    (folder := tmp_path / "nothing").mkdir()
+    one = MirrorProcess(node(folder, storage="memory"), tmp_path, pytest.fail)
+    one.lead(leads=True)
+    marker.mark(folder, "run-1", {"step": 3})
+    one.finish()
+    assert (one.lost, one.missing) == ("", "")
 
 
 def test_a_node_without_rank_0_any_more_stops_uploading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,7 @@ class MirrorProcess:
         report = self.report
         if self._process is None or report is None:
             return
-        progress, until = Progress(time.monotonic()), None
+        progress, until, trained = Progress(time.monotonic()), None, self._trained()
         self._end_input()
         while self._has_time(until, progress):
             if until is None and (seconds_left := left()) is not None:
@@ -166,10 +166,25 @@ class MirrorProcess:
                 self._end_input()
             if until is None:
                 self._hold(self.report or report, on_hold)
-        if self._process.poll() not in {0, TAKEN}:
-            self._tell(self.report or report)
+        report, code = self.report or report, self._process.poll()
+        if code not in {0, TAKEN} or (code == 0 and self._has_lost_the_end(report, trained)):
+            self._tell(report, trained)
         self.holding = ""
         self._kill()
+
+    def _has_lost_the_end(self, report: MirrorReport, trained: int | None) -> bool:
+        """Whether the folder lacks what was trained, while all that it has is there: one in memory may be deleted.
+
+        A run that had nothing left to train has no snapshot of its own.
+        """
+        if trained in {None, report.step}:
+            return False
+        return report.step is not None or self._trained() is None
+
+    def _trained(self) -> int | None:
+        """The last step of the run, if it has finished."""
+        folder = self._node.snapshot_dir
+        return marker.last_step(folder, self._node.run_id) if folder else None
 
     def _end_input(self) -> None:
         assert self._process
@@ -199,11 +214,11 @@ class MirrorProcess:
         self._log(f"warning: {self.holding}")
         on_hold(self.holding)
 
-    def _tell(self, report: MirrorReport) -> None:
-        """Say what is not in the mirror, and why."""
+    def _tell(self, report: MirrorReport, trained: int | None) -> None:
+        """Say what is not in the mirror, and why; ``trained``: the run's last step, if it has finished."""
         newest = f"its newest snapshot is of step {report.step}" if report.step is not None else "it has no snapshot"
-        text = f"{report.url} does not have everything: {newest}; {report.warning or 'there was no time'}"
-        trained = marker.last_step(self._node.snapshot_dir, self._node.run_id) if self._node.snapshot_dir else None
+        why = "there was no time" if report.behind else "what is newer is not to be found"
+        text = f"{report.url} does not have everything: {newest}; {report.warning or why}"
         if trained is None or report.step != trained:  # else only older ones are not there
             self.missing, self.lost = text, text if self._only_copy is not None else ""
         self._log(f"warning: {text}")
