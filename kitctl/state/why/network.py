@@ -11,8 +11,8 @@ NETWORK: Final = Family(
     "Starting",
     (
         Rule(
-            r"^\s*(?:node \d+: )?(\d+) GPUs? requested, but (\d+) visible",
-            "{0} GPUs are requested, and torch sees {1}",
+            r"^\s*(?:node \d+: )?(\d+ GPUs?) requested, but (\d+) visible",
+            "{0} requested, and torch sees {1}",
             "check the image's build of torch, and the node's driver and device plugin; or ask for as many as there "
             "are: gpusPerNode",
             local="--gpus-per-node {1}; if this machine has more, check its driver with nvidia-smi, and torch's build",
