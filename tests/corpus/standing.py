@@ -54,6 +54,12 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         cause="rank 1 is stopped",
     ),
     Situation(
+        name="each rank is the source of its broadcast",
+        script=DDP + "for _ in range(20):\n    step()\ndist.broadcast(torch.ones(4), src=rank)\ndist.barrier()",
+        cause=r"rank 0 waits in broadcast of \[4\] float32 from rank 0 at .*each waits for others$",
+        fix="name the same rank on all",
+    ),
+    Situation(
         name="a child process never ends",
         script=GROUP + "import subprocess\n" + only(0, "subprocess.run(['sleep', '600'])"),
         cause=r"rank 0 sleeps at train\.py:8.*rank 1 waits in barrier",

@@ -79,6 +79,8 @@ PODS: Final = Family(
             "",
             "write less to the pod's own disk, or to a volume: --volume",
             seen="Evicted: The node was low on resource: ephemeral-storage",
+            means="the kubelet measures what a pod has written now and then, volumes about once a minute: a pod that "
+            "has written too much may go on for a minute or more",
         ),
     ),
     of_ranks=False,

@@ -119,6 +119,15 @@ HANGS: Final = Family(
             means="each has been at that place for a while, and none sends",
         ),
         Rule(
+            r"\bwaits? in (?:broadcast|scatter|reduce|gather)\b[^\n]* (?:from|to) rank \d+ at [^\n]*; each waits "
+            r"for others$",
+            "",
+            "name the same rank on all: src of broadcast() and scatter(), and dst of reduce() and gather(), as 0, "
+            "and not the rank's own number",
+            seen="no step for 40s: rank 0 waits in broadcast of [4] float32 from rank 0 at train.py:9, rank 1 waits in "
+            "broadcast of [4] float32 from rank 1 at train.py:9; each waits for others",
+        ),
+        Rule(
             APART,
             "",
             "all ranks have to make the same collectives in the same order: look for one under a condition that "

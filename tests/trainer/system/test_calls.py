@@ -10,7 +10,14 @@ from kittrain.system.calls import NO_CALL, SIZE, Call, contradiction
 
 
 def call(**facts: Any) -> Call:
-    usual: dict[str, Any] = {"number": 5, "group": 7, "size": 8, "name": "all_reduce", "tensor": "[2] float32"}
+    usual: dict[str, Any] = {
+        "number": 5,
+        "group": 7,
+        "size": 8,
+        "name": "all_reduce",
+        "tensor": "[2] float32",
+        "root": 0,
+    }
     return Call(**usual | facts)
 
 
@@ -24,6 +31,8 @@ def call(**facts: Any) -> Call:
         ({"name": "broadcast", "number": 6}, False),  # it is a call ahead
         ({"name": "broadcast", "group": 8}, False),
         ({"size": 0, "tensor": ""}, False),  # ranks may give as much as they like
+        ({"root": 1}, True),
+        ({"root": 0}, False),
         ({"name": ""}, False),  # it exchanges with some ranks only
     ],
 )
@@ -46,3 +55,10 @@ def test_a_heartbeat_keeps_it_with_text_cut_to_its_place() -> None:
     assert found == call(tensor="é" * 24)
     Call.count(page, 3, 6)
     assert Call.read(bytes(page), 3).number == 6
+
+
+def test_a_call_says_from_or_to_which_rank_it_is() -> None:
+    mine, theirs = (call(name="broadcast", root=root) for root in (0, 1))
+    assert mine.beside(theirs) == "broadcast of [2] float32 from rank 0"
+    assert call(name="gather", tensor="", root=3).given == " to rank 3"
+    assert call(root=-1).given == " of [2] float32"

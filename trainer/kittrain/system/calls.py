@@ -15,8 +15,9 @@ from typing import Any, Final, Self
 _TEXT: Final = 48  # bytes of what is exchanged, as people read it
 _NAME: Final = 32  # bytes of the function
 _NUMBER: Final = struct.Struct("<Q")  # the first of it
-_CALL: Final = struct.Struct(f"<QIQB{_NAME}sB{_TEXT}s")
+_CALL: Final = struct.Struct(f"<QIQiB{_NAME}sB{_TEXT}s")
 SIZE: Final = _CALL.size
+SENDS: Final = frozenset({"broadcast", "scatter"})  # functions whose root sends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,7 @@ class Call:
         size: bytes that each rank has to give; 0: unknown, or they may differ.
         name: of the function; empty: the last call was none of all ranks.
         tensor: ``[2, 3] float32``.
+        root: the rank of the group that sends to the others, or receives from them; -1: there is none.
     """
 
     number: int = 0
@@ -36,18 +38,20 @@ class Call:
     size: int = 0
     name: str = ""
     tensor: str = ""
+    root: int = -1
 
     @classmethod
     def read(cls, page: bytes, offset: int) -> Self:
         """Read it from a heartbeat."""
-        number, group, size, named, name, length, text = _CALL.unpack_from(page, offset)
+        number, group, size, root, named, name, length, text = _CALL.unpack_from(page, offset)
         decoded = name[:named].decode(errors="replace"), text[:length].decode(errors="replace")
-        return cls(number=number, group=group, size=size, name=decoded[0], tensor=decoded[1])
+        return cls(number=number, group=group, size=size, name=decoded[0], tensor=decoded[1], root=root)
 
     def write(self, page: Any, offset: int) -> None:
         """Write it to a heartbeat."""
         name, text = self.name.encode()[:_NAME], self.tensor.encode()[:_TEXT]
-        _CALL.pack_into(page, offset, self.number, self.group, self.size, len(name), name, len(text), text)
+        numbers = self.number, self.group, self.size, self.root
+        _CALL.pack_into(page, offset, *numbers, len(name), name, len(text), text)
 
     @staticmethod
     def count(page: Any, offset: int, number: int) -> None:
@@ -59,11 +63,21 @@ class Call:
         same = (self.number, self.group) == (other.number, other.group)
         if not (same and self.number and self.name and other.name):
             return False
-        return self.name != other.name or (self.size != other.size and bool(self.size and other.size))
+        return (
+            self.name != other.name
+            or self.root != other.root
+            or (self.size != other.size and bool(self.size and other.size))
+        )
+
+    @property
+    def given(self) -> str:
+        """`` of [2, 3] float32 from rank 0``; empty if neither is known."""
+        of = f" of {self.tensor}" if self.tensor else ""
+        return of if self.root < 0 else f"{of} {'from' if self.name in SENDS else 'to'} rank {self.root}"
 
     def beside(self, other: Call) -> str:
         """Its name, with what is exchanged if that is the difference."""
-        return f"{self.name} of {self.tensor}" if self.name == other.name and self.tensor else self.name
+        return f"{self.name}{self.given}" if self.name == other.name else self.name
 
 
 NO_CALL: Final = Call()

@@ -24,7 +24,7 @@ class Page:
 
     def count(self, number: int) -> None:
         self.call = Call(
-            **{name: getattr(self.call, name) for name in ("group", "size", "name", "tensor")}, number=number
+            **{name: getattr(self.call, name) for name in ("group", "size", "name", "tensor", "root")}, number=number
         )
 
     @property
@@ -39,6 +39,21 @@ def group() -> Iterator[dist.ProcessGroup]:
     assert found is not None
     yield found
     dist.destroy_process_group()
+
+
+def test_the_rank_that_sends_or_receives_is_noted(group: dist.ProcessGroup) -> None:
+    page = Page()
+    page.last.formed(1)
+    for at, kind in enumerate(("Broadcast", "Reduce", "Gather", "Scatter")):
+        options = getattr(dist, f"{kind}Options")()
+        options.rootRank = at
+        page.last.begins(group, kind.lower(), ([torch.ones(2)], options))
+        assert page.call.root == at
+        options.rootRank = 7
+        page.last.begins(group, kind.lower(), ([torch.ones(2)], options))
+        assert page.call.root == 7, "although all else is like the call before"
+    page.last.begins(group, "allreduce", ([torch.ones(2)], dist.AllreduceOptions()))
+    assert page.call.root == -1
 
 
 def test_calls_are_numbered_with_what_each_rank_has_to_give(group: dist.ProcessGroup) -> None:

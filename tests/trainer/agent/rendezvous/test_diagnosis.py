@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,6 +77,13 @@ def call(length: int) -> Call:
             "rank 1 (node 1, pod run-1) has been in all_reduce of step 121 for 34 s, at train.py:31 in loss, with "
             "[2] float32, where others have another size; ranks 0, 2 wait in all_reduce",
             id="a tensor of another size",
+        ),
+        pytest.param(
+            [at(rank, REDUCING, call=replace(call(4), name="broadcast", root=int(rank == 1))) for rank in range(3)],
+            1,
+            "rank 1 (node 1, pod run-1) has been in all_reduce of step 121 for 34 s, at train.py:31 in loss, with one "
+            "of [4] float32 from rank 1, where others name another rank; ranks 0, 2 wait in all_reduce",
+            id="another source",
         ),
         pytest.param(
             [at(0), at(1, REDUCING, phase=Phase.FORWARD)],

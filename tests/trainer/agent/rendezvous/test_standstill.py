@@ -26,6 +26,10 @@ def call(length: int) -> Call:
     return Call(number=3, group=1, size=4 * length, name="all_reduce", tensor=f"[{length}] float32")
 
 
+def from_rank(root: int) -> Call:
+    return replace(call(4), name="broadcast", root=root)
+
+
 JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
 
 
@@ -215,6 +219,7 @@ APART = (
     [rank(0, wait="new_group"), rank(1, wait="new_group")],
     [rank(0, wait="barrier"), rank(1, wait="barrier")],
     [rank(0, wait="recv"), rank(1, wait="all_reduce")],
+    [rank(at, wait="broadcast", call=from_rank(at)) for at in (0, 1)],
 )
 ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, wait=BACKWARD, busy=True)],
@@ -222,6 +227,7 @@ ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, wait=BUILD)],
     [rank(0, wait="barrier"), rank(1, wait=BACKWARD, frozen=True)],
     [rank(0, wait="barrier"), rank(1, loads=True)],
+    [rank(at, wait="broadcast", call=from_rank(1)) for at in (0, 1)],
     [rank(0, wait="all_reduce"), rank(1, wait="all_reduce")],  # it may take so long
     [rank(0, wait="send"), rank(1, wait="recv")],  # likewise
     [rank(0, wait="barrier"), replace(rank(1, wait=BACKWARD), said="retrying")],

@@ -1,6 +1,7 @@
 """Notes the collective that a rank of any script calls, before it is called: its number, its function and its tensors.
 
-Only calls from Python, of groups that have all ranks, and while there are few in a step: each costs a microsecond.
+Only calls from Python, of groups that have all ranks, and while there are few in a step: each costs a microsecond,
+or two if one rank sends to all or receives from all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from kittrain.torch_private.early import COLLECTIVE, EQUAL
 
 SHOWN: Final = 2  # tensors of a call
 MOST: Final = 16  # calls for each step: with more, as of sharded models, none is noted
+ROOTED: Final = frozenset({"broadcast", "reduce", "gather", "scatter"})  # methods of which one rank is the root
 ENOUGH: Final = 64  # calls before the first step
 
 
@@ -58,7 +60,7 @@ class LastCall:
         self._numbers[name] = number = number + 1
         first = given[0] if given else None
         one = first[0] if isinstance(first, list) and len(first) == 1 else None
-        like = (name, method, getattr(one, "shape", None), getattr(one, "dtype", None))
+        like = (name, method, _root(method, given), getattr(one, "shape", None), getattr(one, "dtype", None))
         if one is not None and like == self._last:
             self._count(number)
         else:
@@ -79,7 +81,13 @@ def _call(group: str, method: str, given: Sequence[Any], number: int) -> Call:
         size=sum(one.nbytes for one in tensors),
         name=EQUAL.get(method) or COLLECTIVE[method],
         tensor=", ".join(_words(one) for one in tensors[:SHOWN]),
+        root=_root(method, given),
     )
+
+
+def _root(method: str, given: Sequence[Any]) -> int:
+    """The rank of the group that a call's options name; -1 without one."""
+    return getattr(given[-1], "rootRank", -1) if method in ROOTED and given else -1
 
 
 def _tensors(values: Sequence[Any]) -> list[Any]:

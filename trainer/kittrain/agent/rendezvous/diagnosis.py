@@ -149,6 +149,14 @@ def _unequal(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if one.call == odd]
 
 
+def other_root(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    """Ranks that name another rank than most others, from which or to which the same collective is."""
+    found = contradiction(calls_in_progress(statuses))
+    if found is None or found[0][1].name != found[1][1].name or found[0][1].root == found[1][1].root:
+        return []
+    return [one for one in statuses if one.call.root == found[0][1].root]
+
+
 def _locked(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if one.location.wait == BUILD]
 
@@ -170,10 +178,11 @@ BEHIND: Final[Row] = (_behind, "in {doing}")
 OUTSIDE: Final[Row] = (_outside, "in {doing}")
 APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
 UNEQUAL: Final[Row] = (_unequal, "in {doing}, with {tensor}, where others have another size")
+OTHER_ROOT: Final[Row] = (other_root, "in {doing}, with one{given}, where others name another rank")
 LOCKED: Final[Row] = (_locked, "in {doing}, for a lock file that no rank of this job holds")
 UNGROUPED: Final[Row] = (_ungrouped, "in {doing}, although all ranks of this job are there: it is told of others")
 TOGETHER: Final[Row] = (list, "in {doing}, although all have entered it: check the network and the devices")
-CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, LOCKED, APART, UNEQUAL)
+CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, LOCKED, APART, OTHER_ROOT, UNEQUAL)
 COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, LOCKED, UNGROUPED, TOGETHER)
 
 
@@ -183,7 +192,8 @@ def _diagnosis(found: Sequence[RankStatus], text: str) -> Diagnosis:
 
 def _has_been(found: Sequence[RankStatus], words: str) -> str:
     """``rank 2 (node 1, pod run-1) has been in data loading of step 121 for 34 s, at train.py:12 in __getitem__``."""
-    words = words.format(doing=doing(found[0]), tensor=found[0].call.tensor)
+    call = found[0].call
+    words = words.format(doing=doing(found[0]), tensor=call.tensor, given=call.given)
     return f"{_who(found)} {'has' if len(found) == 1 else 'have'} been {words}"
 
 

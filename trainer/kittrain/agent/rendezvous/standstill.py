@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus, calls_in_progress, diagnose, ranges
+from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus, calls_in_progress, diagnose, other_root, ranges
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, Location
@@ -105,12 +105,12 @@ class StandstillWatch:
     def _wait_apart(self, statuses: Sequence[RankStatus], now: float) -> bool:
         """Whether all ranks have long been waiting in calls that cannot be one, so that none can end.
 
-        Or in one call of all that exchanges nothing, or all send, or all receive.
+        Or in one call of all that exchanges nothing, or all send, or all receive, or not from or to one rank.
         """
         running = [one for one in statuses if not one.ended]
         waits = {one.location.wait for one in running}
         still = all(one.has_stack and not (one.busy or one.frozen) for one in running) and not waits & {"", BUILD}
-        if not still or len(running) == 1 or not _cannot_be_one(waits):
+        if not still or len(running) == 1 or not (_cannot_be_one(waits) or other_root(running)):
             self._places = []
             return False
         places = [(one.rank, one.location, one.call) for one in running]
@@ -196,7 +196,7 @@ def _alone(one: RankStatus) -> bool:
 
 def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
     """The first row that applies, with the place in the script, and with what a collective exchanges."""
-    of = f" of {one.call.tensor}" if tensor and one.call.name == one.location.wait and one.call.tensor else ""
+    of = one.call.given if tensor and one.call.name == one.location.wait else ""
     wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
     rows = (
         (one.ended, "has ended"),
