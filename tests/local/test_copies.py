@@ -66,6 +66,24 @@ def lose(kit: Kit, name: str, *nodes: int) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
+def waits_at(folder: Path, step: int) -> tuple[tuple[str, ...], Path]:
+    """Words of a workload that waits at that step until a file is there, and the file.
+
+    What copies and uploads has a low priority: where other processes keep the processors busy, training may be over
+    before, or before a test has seen it.
+    """
+    path = folder / f"step-{step}-may-end"
+    return ("--wait-at", str(step), str(path)), path
+
+
+@contextmanager
+def goes_on_after(folder: Path, step: int) -> Iterator[tuple[str, ...]]:
+    """Words of a workload that waits at that step until the context ends."""
+    words, path = waits_at(folder, step)
+    yield words
+    path.touch()
+
+
 def copied(after: int, job: dict[str, Any]) -> bool:
     """Whether all nodes train, and a snapshot after that step is on two of them."""
     copies = job["copies"] or {}
@@ -79,11 +97,14 @@ def guarded(after: int, nodes: int, job: dict[str, Any]) -> bool:
 
 def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit) -> None:
     records = kit.folder / "records"
-    kit.run("submit", "--name", "apart", *APART, *WORKLOAD, "--step-time", "0.05", "--record", str(records))
+    gates = {step: waits_at(kit.folder, step) for step in (45, 90)}
+    words = (*WORKLOAD, *gates[45][0], *gates[90][0], "--record", str(records))
+    kit.run("submit", "--name", "apart", *APART, *words)
     reached = 0
-    for node in (0, 2):
+    for node, step in ((0, 45), (2, 90)):
         reached = kit.until("apart", partial(copied, reached + 20))["progress"]["step"]
         lose(kit, "apart", node)
+        gates[step][1].touch()
     kit.run("wait", "apart")
     assert "Copies     2 of 2, step" in kit.run("status", "apart")
 
@@ -106,6 +127,9 @@ def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
     """Node 0 is lost, then another one that trains; a spare, fewer nodes, or ranks that live on have the state."""
     records, epochs, whole = kit.folder / "records", 2 * EPOCHS, kit.folder / "whole"
     words = (*WORKLOAD[:2], str(epochs), *WORKLOAD[3:], "--step-time", "0.05", "--record", str(records))
+    # Ranks that wait within a step do not let the job grow.
+    gates = [waits_at(kit.folder, step) for step in (45, 100)] if shape != "elastic" else []
+    words += tuple(word for gate, _ in gates for word in gate)
     options = ("--snapshot-every", "10", *SHAPES[shape], *(IN_MEMORY if storage == "memory" else APART[-2:]))
     nodes = 4 if shape == "elastic" else 3
     with behind_a_proxy(tmp_path / "s3", monkeypatch):
@@ -119,6 +143,8 @@ def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
                 lose(kit, "job", lost)
             else:
                 kit.kill("job", lost)
+            for _, path in gates[last : last + 1]:
+                path.touch()
         kit.run("wait", "job")
         log = kit.run("logs", "job")
         if storage == "memory":
@@ -141,9 +167,10 @@ def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
 
 @pytest.mark.wide
 def test_two_nodes_are_lost_at_once_and_the_job_ends_with_the_reason(kit: Kit) -> None:
-    kit.run("submit", "--name", "both", *APART, *WORKLOAD, "--step-time", "0.05")
-    kit.until("both", partial(copied, 20))
-    lose(kit, "both", 1, 2)
+    with goes_on_after(kit.folder, 45) as then:
+        kit.run("submit", "--name", "both", *APART, *WORKLOAD, *then)
+        kit.until("both", partial(copied, 20))
+        lose(kit, "both", 1, 2)
     assert "no node that is left has some of its parts" in kit.run("wait", "both", exit_code=FAILED)
     assert "which no restart can fix" in kit.run("logs", "both")
     why = kit.run("why", "both")
@@ -154,9 +181,10 @@ def test_two_nodes_are_lost_at_once_and_the_job_ends_with_the_reason(kit: Kit) -
 @pytest.mark.wide
 def test_two_nodes_that_come_back_with_their_folders_are_waited_for(kit: Kit) -> None:
     elastic = (*APART[2:], "--nodes", "1:3", "--set", "policy.maxRestarts=0")
-    kit.run("submit", "--name", "back", *elastic, *WORKLOAD, "--step-time", "0.05")
-    kit.until("back", partial(copied, 20))
-    kit.kill("back", 1, 2)
+    with goes_on_after(kit.folder, 45) as then:
+        kit.run("submit", "--name", "back", *elastic, *WORKLOAD, "--step-time", "0.05", *then)
+        kit.until("back", partial(copied, 20))
+        kit.kill("back", 1, 2)
     kit.run("wait", "back")
     assert "no node that is here has all of step-" in kit.run("logs", "back")
     assert f"proved: {EPOCHS} epochs" in kit.run("audit", "back")
@@ -164,9 +192,10 @@ def test_two_nodes_that_come_back_with_their_folders_are_waited_for(kit: Kit) ->
 
 @pytest.mark.wide
 def test_all_nodes_are_lost_with_all_they_had_and_the_new_beginning_is_told(kit: Kit) -> None:
-    kit.run("submit", "--name", "zero", *APART, *WORKLOAD, "--step-time", "0.05")
-    kit.until("zero", partial(copied, 20))
-    lose(kit, "zero", 0, 1, 2)
+    with goes_on_after(kit.folder, 45) as then:
+        kit.run("submit", "--name", "zero", *APART, *WORKLOAD, "--step-time", "0.05", *then)
+        kit.until("zero", partial(copied, 20))
+        lose(kit, "zero", 0, 1, 2)
     job = kit.until("zero", lambda job: job["phase"] == "Running" and "resumed at step 0" in job["reason"])
     assert re.search(r"resumed at step 0: at least \d+ steps lost", job["reason"])
     kit.run("wait", "zero")
@@ -230,18 +259,21 @@ def test_what_was_in_memory_is_in_the_mirror_when_all_nodes_end(
         server.bucket("copies")
         for name, value in server.environ().items():
             monkeypatch.setenv(name, value)
-        words = (*workload, "--step-time", "0.05")
+        gates = [waits_at(kit.folder, step) for step in (45, 90, 135)]
+        words = (*workload, "--step-time", "0.05", *(word for gate, _ in gates for word in gate))
         memory = ("--set", "snapshots.storage=memory", "--set", f"snapshots.mirror={url}")
         kit.run("submit", "--name", "light", "--nodes", "3", "--snapshot-every", "10", *memory, *words)
         reached = 0
-        for node in (0, 2):  # each with its memory
+        for node, (_, gate) in zip((0, 2), gates, strict=False):  # each with its memory
             reached = kit.until("light", partial(copied, reached + 20))["progress"]["step"]
             kit.kill("light", node)
+            gate.touch()
         kit.until("light", partial(copied, reached + 20))
         assert "comes from" not in kit.run("logs", "light"), "the other nodes had it"
         parts = [link.resolve() for link in kit.snapshots("light").glob("node-*")]
         assert len(parts) == 3
         assert {part.parent for part in parts} == {memory_folders.ROOT}
+        gates[2][1].touch()
 
         kit.run("suspend", "light")
         kit.until("light", lambda _: not any(part.exists() for part in parts))
@@ -309,17 +341,6 @@ def denies_all_but_the_first() -> Rule:
         return fault
 
     return rule
-
-
-@contextmanager
-def goes_on_after(folder: Path, step: int) -> Iterator[tuple[str, ...]]:
-    """Words of a workload that waits at that step until the context ends.
-
-    What uploads has a low priority: where other processes keep the processors busy, training may be over before.
-    """
-    path = folder / f"step-{step}-may-end"
-    yield "--wait-at", str(step), str(path)
-    path.touch()
 
 
 def submit_in_memory(kit: Kit, name: str, *more: str, workload: Sequence[str] = LONGER) -> None:
