@@ -19,9 +19,10 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 
 @contextmanager
 def leader(script: str) -> Iterator[int]:
-    """The leader of a session; it prints a line when it is set up."""
+    """The leader of a session; it prints a line when it is set up, and may wait for one that does not come."""
     command = [sys.executable, "-c", script]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         try:
