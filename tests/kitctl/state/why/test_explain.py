@@ -335,6 +335,8 @@ def test_what_clusters_say_of_what_they_lack(reason: str, cause: str, fix: str) 
          "rank 1: torch.OutOfMemoryError: CUDA out of memory", "a smaller batch"),
         (failed("ImportError: libcuda.so.1: cannot open shared object file", fix="a driver", target="kind"),
          "the script wants a GPU, and torch finds no NVIDIA driver", "with the driver"),
+        (failed("1 GPU requested, but 0 visible to torch: check the driver"),
+         "1 GPU requested, and torch sees 0", "--gpus-per-node 0"),
         (failed("OSError: [Errno 30] Read-only file system: 'runs'", fix="set security.readOnlyRoot"),
          "rank 1: OSError: [Errno 30] Read-only file system: 'runs'", "another folder"),
         (failed("exit code 3: config file missing"), "rank 1: exit code 3: config file missing", ""),

@@ -40,22 +40,15 @@ def split(tree: Any) -> Split:
     tensors: Tensors = {}
     opaque: list[tuple[str, Any]] = []
 
-    def walk(value: Any, path: str) -> Any:
-        kind = type(value)
-        if kind in PLAIN:
-            return value
-        within = f"{path}/" if path else ""
-        if kind in MAPPINGS:
-            return {key: walk(one, f"{within}{key}") for key, one in value.items()}
-        if kind in CONTAINERS:
-            return kind([walk(one, f"{within}{index}") for index, one in enumerate(value)])
+    def extract(value: Any, path: str) -> Any:
         if isinstance(value, Tensor):
             tensors[path] = value
             return PLACEHOLDER + path
-        opaque.append((path, value))
+        if type(value) not in PLAIN:
+            opaque.append((path, value))
         return value
 
-    return Split(tensors, walk(tree, ""), opaque)
+    return Split(tensors, _map(tree, extract), opaque)
 
 
 def join(tensors: Mapping[str, Any], rest: Any) -> Any:

@@ -167,7 +167,7 @@ class State:
         reshard(*self.modules)
         plain = self._plain_names()
         names = self._parameter_names(plain)
-        parts: dict[str, Any] = {key: _module_state(module, names) for key, module, names in plain}
+        parts: dict[str, Any] = {key: _module_state(module, own) for key, module, own in plain}
         parts |= {key: optimizer_state.live(one, names) for key, one in self.optimizers.items()}
         parts |= {key: one.state_dict() for key, one in self._others.items()}
         found = tree.split(parts)
