@@ -145,7 +145,9 @@ class OwnLoop(Survivors):
 
 @pytest.mark.wide
 def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_back(tmp_path: Path) -> None:
-    with OwnLoop(tmp_path, "2:3", "--step-time", "0.06") as nodes:
+    back, killed = tmp_path / "back", tmp_path / "killed"
+    waits = ["--wait-at", "60", str(back), "--wait-at", "100", str(killed)]
+    with OwnLoop(tmp_path, "2:3", "--step-time", "0.06", *waits) as nodes:
         first, second, third = nodes.trained()
 
         os.kill(second, signal.SIGKILL)
@@ -159,11 +161,12 @@ def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_b
         assert (nodes.ranks(1), nodes.ranks(2)) == ([second], [third])
 
         nodes.start(0)
+        nodes.until_true(lambda: "scaling up" in nodes.everything(), "node that is back")
+        back.touch()
         nodes.until_true(lambda: len(list(nodes.records.glob("*.jsonl"))) == 5, "a newcomer's step")
         assert (nodes.ranks(1), nodes.ranks(2)) == ([second], [third])
-        # Not while the ranks end an epoch, whose scheduler has moved then: they would go on from a snapshot.
-        nodes.until_true(lambda: 4 <= nodes.steps(third)[-1][1] % ORDER.steps_per_epoch <= 20, "a step of an epoch")
         nodes.kill(1)
+        killed.touch()
         assert [nodes.wait(index) for index in (0, 2)] == [0, 0]
 
         assert [step for _, step in nodes.steps(third)] == list(range(1, STEPS + 1))
@@ -171,6 +174,27 @@ def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_b
         assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
         whole = undisturbed(OWN_LOOP, tmp_path, ranks=3)
         assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
+
+
+@pytest.mark.parametrize("env", [{}, {"EACH_STEP": "1"}], ids=["each epoch", "each step"])
+def test_a_rank_dies_at_the_end_of_an_epoch_and_another_one_whenever_a_scheduler_moves(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    """The others have done all of the epoch's work when the exchange of its last losses fails."""
+    marker = tmp_path / "died"
+    with OwnLoop(tmp_path, "3", DIES=str(marker), **env) as nodes:
+        nodes.start(0, 1, 2)
+        nodes.until_true(lambda: len(list(nodes.records.glob("*.jsonl"))) == 4, "a newcomer's step")
+        (first,), (second,), (third,) = (nodes.ranks(index) for index in range(3))
+        nodes.until_step(first, ORDER.steps_per_epoch + 10, generation=2)
+        os.kill(second, signal.SIGKILL)
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+        assert marker.exists()
+        for pid in (first, third):
+            assert [step for _, step in nodes.steps(pid)] == list(range(1, STEPS + 1))
+            assert {generation for generation, _ in nodes.steps(pid)} == {1, 2, 3}
+        assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
+    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, undisturbed(OWN_LOOP, tmp_path, ranks=3, **env))
 
 
 @pytest.mark.wide

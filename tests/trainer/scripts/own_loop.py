@@ -1,11 +1,15 @@
 """Trains by a loop of its own, in one round after another, with ``toy``'s arguments.
 
-The rate of learning falls after each epoch. With BATCHNORM the model has such a layer; with FIT it is fit()'s loop.
+The rate of learning falls after each epoch, or with EACH_STEP after each step, once that is counted. With BATCHNORM the
+model has such a layer; with FIT it is fit()'s loop. DIES is a file: once, the second rank writes it and dies after the
+last update of the first epoch, before it has told the others its loss.
 """
 
 import os
+import signal
 import sys
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -13,7 +17,13 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from kittrain import Data, Run, Training, join, run_rounds
-from kittrain.workloads.toy import Record, options, random_samples, slow_loss
+from kittrain.workloads.toy import Record, observer, options, random_samples, slow_loss
+
+
+def die_once(file: Path) -> None:
+    if not file.exists():
+        file.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
@@ -23,8 +33,9 @@ def main() -> None:
         torch.manual_seed(args.seed)
         between = nn.BatchNorm1d(8) if "BATCHNORM" in os.environ else nn.Tanh()
         model = nn.Sequential(nn.Linear(20, 8), between, nn.Linear(8, 1))
+        each_step = "EACH_STEP" in os.environ
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99 if each_step else 0.9)
         data = Data(random_samples(args.samples), batch=args.batch_size, seed=args.seed)
         record = Record(args.record, world)
 
@@ -38,16 +49,22 @@ def main() -> None:
                     loss = functional.mse_loss(parallel(inputs), targets) * batch.weight
                     loss.backward()
                     optimizer.step()
+                    if "DIES" in os.environ and world.rank == 1 and run.steps_done == data.order.steps_per_epoch - 1:
+                        die_once(Path(os.environ["DIES"]))
                     run.step(loss)
                     optimizer.zero_grad()
-                scheduler.step()
+                    if each_step:
+                        scheduler.step()
+                if not each_step:
+                    scheduler.step()
                 world.print(f"epoch {epoch} has ended at a rate of {scheduler.get_last_lr()[0]:.6f}")
 
         if "FIT" in os.environ:
             loss, epochs = slow_loss(args.step_time, record), args.total_epochs
             Training(world, model, optimizer, loss, data, epochs=epochs, on_step=record.write).fit()
             return
-        run_rounds(world, train, on_step=record.write, model=model, optimizer=optimizer, scheduler=scheduler, data=data)
+        on_step = observer(args, world, record)
+        run_rounds(world, train, on_step=on_step, model=model, optimizer=optimizer, scheduler=scheduler, data=data)
 
 
 main()

@@ -17,7 +17,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from kittrain import Data, Run, attach, run_rounds
 from kittrain.rank.snapshots.folder.ledger import audit
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
-from kittrain.rank.snapshots.read.survivors import StatesDifferError
+from kittrain.rank.snapshots.read.survivors import Brought, StatesDifferError
+from kittrain.rank.training.session import Session
 from kittrain.rank.world.order import Cursor
 from tests.trainer import outlived
 from tests.trainer.outlived import CLOSED
@@ -33,9 +34,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Script:
-    """A loop that is cut short once, at a point of its sixth step, or after its first epoch."""
+    """A loop that is cut short once, at a point of a step, or after its first epoch.
 
-    def __init__(self, folder: Path | None = None, point: str = "") -> None:
+    Its rate of learning falls after each epoch, or with ``each_step`` after each step, once that is counted.
+    """
+
+    def __init__(self, folder: Path | None = None, point: str = "", *, each_step: bool = False) -> None:
         torch.manual_seed(1)
         self.world = outlived.world(folder)
         self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
@@ -44,6 +48,8 @@ class Script:
         samples = TensorDataset(torch.rand(8 * STEPS_PER_EPOCH, 3, generator=torch.Generator().manual_seed(2)))
         self.data = Data(samples, batch=8, seed=3)
         self.point = point
+        self.each_step = each_step
+        self.modes: set[bool] = set()  # that it has trained in
         self.rounds = 0
         self.steps: list[int] = []
         self.ends: list[int] = []
@@ -58,6 +64,7 @@ class Script:
         for epoch in run.epochs(EPOCHS):
             for number, batch in run.enumerate(self.data):
                 step = epoch * STEPS_PER_EPOCH + number + 1
+                self.modes.add(self.model.training)
                 loss = self.model(batch.samples[0]).square().mean()
                 self.reached(f"forward of step {step}")
                 loss.backward()
@@ -66,10 +73,30 @@ class Script:
                 self.reached(f"update of step {step}")
                 run.step(loss)
                 self.optimizer.zero_grad()
+                self.reached(f"count of step {step}")
+                if self.each_step:
+                    self.scheduler.step()
+                self.reached(f"end of step {step}")
             self.reached(f"end of epoch {epoch}")
-            self.scheduler.step()
-            self.reached(f"schedule of epoch {epoch}")
+            if not self.each_step:
+                self.scheduler.step()
+            self.model.eval()
+            self.reached(f"evaluation of epoch {epoch}")
+            self.model.train()
+            run.save(epochs=epoch + 1)
             self.ends.append(epoch)
+            self.reached_in(run._session, f"last losses of epoch {epoch}", "flush")
+            self.reached_in(run._session, f"snapshot of epoch {epoch}", "commit")
+
+    def reached_in(self, session: Session, point: str, name: str) -> None:
+        """The next call of a method of the session fails."""
+
+        def cut(*_: Any, **__: Any) -> None:
+            vars(session).pop(name)
+            self.reached(point)
+
+        if point == self.point:
+            vars(session)[name] = cut
 
     def run(self) -> dict[str, torch.Tensor]:
         """The final state."""
@@ -80,30 +107,87 @@ class Script:
         return self.model.state_dict()
 
 
-@pytest.mark.parametrize(
-    "point", ["forward of step 6", "backward of step 6", "forward of step 5", "forward of step 1", "end of epoch 0"]
-)
-def test_it_goes_on_after_the_last_step_with_nothing_lost_or_taken_twice(tmp_path: Path, point: str) -> None:
-    whole = Script(tmp_path / "whole")
+def ends_alike(tmp_path: Path, point: str, *, each_step: bool = False) -> None:
+    """With the steps, the state and the snapshots of a loop that was not cut short."""
+    whole = Script(tmp_path / "whole", each_step=each_step)
     expected = whole.run()
-    cut = Script(tmp_path / "cut", point)
+    cut = Script(tmp_path / "cut", point, each_step=each_step)
     found = cut.run()
     assert (whole.rounds, cut.rounds) == (1, 2)
     assert cut.steps == whole.steps == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
     assert cut.ends == [0, 1, 2]
-    assert cut.scheduler.last_epoch == EPOCHS
+    assert cut.modes == {True}
+    assert cut.scheduler.state_dict() == whole.scheduler.state_dict()
+    assert cut.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"]
     for name, value in expected.items():
         assert torch.equal(found[name], value), name
-    (newest,) = sorted((tmp_path / "cut").glob("step-*"))[-1:]
-    assert audit(read_manifest(newest).ledger, cut.data.order) == Cursor(EPOCHS, 0)
+    manifests = [read_manifest(path) for path in sorted((tmp_path / "cut").glob("step-*"))]
+    assert audit(manifests[-1].ledger, cut.data.order) == Cursor(EPOCHS, 0)
+    assert [one.metrics.get("epochs") for one in manifests if one.metrics] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("point", ["update of step 6", "schedule of epoch 0"])
-def test_a_state_that_has_changed_since_the_last_step_is_not_used(point: str) -> None:
-    script = Script(point=point)
+@pytest.mark.parametrize(
+    "point",
+    [
+        "forward of step 6",
+        "backward of step 6",
+        "forward of step 5",
+        "forward of step 1",
+        "end of step 6",
+        "end of epoch 0",
+        "evaluation of epoch 0",
+        "last losses of epoch 0",
+        "last losses of epoch 2",
+        "snapshot of epoch 0",
+    ],
+)
+def test_it_goes_on_after_the_last_step_with_nothing_lost_or_taken_twice(tmp_path: Path, point: str) -> None:
+    ends_alike(tmp_path, point)
+
+
+@pytest.mark.parametrize("point", ["forward of step 7", "forward of step 1", "evaluation of epoch 0"])
+def test_the_rate_of_learning_may_fall_after_a_step_is_counted(tmp_path: Path, point: str) -> None:
+    ends_alike(tmp_path, point, each_step=True)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_round_may_end_where_a_loop_asks_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    """Not before: after a step is counted the loop may still do what belongs to it."""
+
+    def check(rounds: outlived.Rounds) -> None:
+        if rounds.over:
+            rounds.over = False
+            raise RuntimeError(CLOSED)
+
+    def over(script: Script, point: str) -> None:
+        vars(script.world.rounds)["over"] |= point == ("end of step 6" if asked else "update of step 6")
+
+    monkeypatch.setattr(outlived.Rounds, "over", False)
+    monkeypatch.setattr(outlived.Rounds, "check", check)
+    monkeypatch.setattr(Script, "reached", over)
+    script = Script(tmp_path, each_step=True)
+    vars(script.world.rounds)["over"] = False
+    script.run()
+    assert script.rounds == 2
+    assert script.scheduler.last_epoch == EPOCHS * STEPS_PER_EPOCH
+
+
+@pytest.mark.parametrize(
+    ("point", "each_step"), [("update of step 6", False), ("count of step 6", True), ("end of step 6", True)]
+)
+def test_a_state_that_has_changed_since_the_last_step_is_not_used(point: str, *, each_step: bool) -> None:
+    script = Script(point=point, each_step=each_step)
     with pytest.raises(StatesDifferError, match="cut short on each rank"):
         script.run()
     assert script.rounds == 1
+
+
+def test_who_has_done_what_follows_a_step_or_an_epoch_is_ahead() -> None:
+    stepped, asked = Brought(loop=[0, 0]), Brought(loop=[0, 0], asked=True)
+    ended = Brought(loop=[1, 8], asked=True)
+    assert stepped.reached(8) < asked.reached(8) < ended.reached(8) < stepped.reached(9)
 
 
 def test_an_error_of_the_script_s_own_is_none_of_a_lost_rank() -> None:

@@ -17,20 +17,23 @@ Why: decision 60.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Self
 
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.optimizer import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.training.loader_pass import OnResize
 from kittrain.rank.training.run import Run
-from kittrain.rank.training.session import OnStep
+from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.training.survival import Survival
@@ -87,6 +90,10 @@ def run_rounds(
 class RunSurvival(Survival):
     """Knows also whether the state is that of a place where a resumed loop would go on.
 
+    Such a place is where the loop asks what comes next. What it does between ``run.step()`` and that is its own: a rank
+    that has not done it yet takes the state of one that has. What it does at the end of an epoch is undone, and done
+    anew.
+
     Args:
         world: of this rank.
         run: of its first round.
@@ -97,6 +104,10 @@ class RunSurvival(Survival):
         super().__init__(world, run.state, why_not=_why_not(run, objects))
         self._schedulers = [one for one in objects.values() if isinstance(one, LRScheduler)]
         self._marks: list[int] = []
+        self._tail_counts = False  # the loop moves a scheduler between ``run.step()`` and the next place
+        self._end: BeforeEnd | None = None  # of an epoch, where the loop is in what it does there
+        self._modes: Sequence[tuple[nn.Module, bool]] = ()  # that it trains in
+        self.asked = True
 
     def watch(self, hooks: ExitStack) -> None:
         """See from now on when an optimizer changes the state."""
@@ -104,17 +115,77 @@ class RunSurvival(Survival):
             for one in self._state.optimizers.values():
                 hooks.callback(one.register_step_pre_hook(lambda *_: self.update()).remove)
 
+    @property
+    def undoes(self) -> bool:
+        """Whether the loop is at the end of an epoch, and what it does there is going to be done anew."""
+        return self._end is not None
+
     def settled(self) -> None:
-        """The state is one that a loop may go on from."""
-        self.updating = False
+        """The state is one that a loop may go on from: training begins, or an epoch has ended with all of its work."""
+        self.updating, self.asked, self._end = False, True, None
         self._marks = self._now()
 
+    def stepped(self) -> None:
+        """A step has ended, but not yet what the loop does after it."""
+        self.updating, self.asked, self._end = False, False, None
+        self._marks = self._now()
+
+    def ask(self, *, tail: bool) -> None:
+        """The loop asks what comes next.
+
+        Args:
+            tail: nothing more is left of an epoch's batches: the loop does what it does at the end of one.
+
+        Raises:
+            RoundOverError: nothing does.
+        """
+        if not self.asked:
+            self._tail_counts = self._tail_counts or self._marks != self._now()
+            self.asked, self._marks = True, self._now()
+            if tail or not self._modes:
+                self._modes = [(one, one.training) for module in self._state.modules for one in module.modules()]
+        if tail and self._end is None:
+            self._end = BeforeEnd(self._schedulers, self._state.optimizers.values())
+        self.step(None)
+
     def judge(self) -> None:
-        """If the state has changed since it was settled, it cannot be used."""
-        self.updating = self.updating or self._marks != self._now()
+        """The round is over: undo what will be done anew. If the state has changed otherwise, it cannot be used."""
+        if self._end is not None and not self.updating:
+            self._end.restore()
+            self._restore_buffers()
+        for module, mode in self._modes:
+            module.training = mode
+        self._modes = ()
+        unfinished = self._tail_counts and not self.asked
+        self.updating = self.updating or unfinished or self._marks != self._now()
 
     def _now(self) -> list[int]:
         return [one.last_epoch for one in self._schedulers]
+
+
+class BeforeEnd:
+    """What the end of an epoch changes, as it was before: schedulers, and the options of optimizers' parameter groups.
+
+    Args:
+        schedulers: that the run has.
+        optimizers: that the run has.
+    """
+
+    def __init__(self, schedulers: Iterable[LRScheduler], optimizers: Iterable[Optimizer]) -> None:
+        self._schedulers = [(one, copy.deepcopy(one.state_dict())) for one in schedulers]
+        groups = [group for one in optimizers for group in one.param_groups]
+        self._groups = [(group, copy.deepcopy(_options(group))) for group in groups]
+
+    def restore(self) -> None:
+        """Undo what was changed since."""
+        for scheduler, state in self._schedulers:
+            scheduler.load_state_dict(copy.deepcopy(state))
+        for group, options in self._groups:
+            for name, value in options.items():
+                if isinstance(now := group.get(name), Tensor):  # what a compiled optimizer reads
+                    now.copy_(value)
+                else:
+                    group[name] = copy.copy(value)
 
 
 class LiveRun(Run):
@@ -148,6 +219,8 @@ class LiveRun(Run):
         super().__enter__()
         if self._session.loop:
             self._epoch, self._epoch_start = self._session.loop
+        if (requested := self._session.requested) is not None:
+            self._places.request(requested)
         self._tell_session()
         return self
 
@@ -165,11 +238,6 @@ class LiveRun(Run):
             self._tell_session()
         return super().batches(loader, resize=resize)
 
-    def step(self, *args: Any, **kwargs: Any) -> None:
-        """See the base class."""
-        super().step(*args, **kwargs)
-        self.survival.step(None)
-
     def outlives(self, error: RuntimeError) -> bool:
         """Whether the error came because the round is over, and this process goes on."""
         return self.survival.outlives(error, self._session)
@@ -177,11 +245,12 @@ class LiveRun(Run):
     def rejoin(self) -> Brought:
         """Form the next round with the other ranks; returns what this one brings."""
         self.survival.judge()
-        loop = [self._epoch, self._epoch_start]
+        asked = self.survival.asked
+        loop, requested = [self._epoch, self._epoch_start], None if self.survival.undoes else self._places.requested
         brought = self.survival.rejoin(self._session, self._cut_short())
         for one in self.state.parameter_names():
             one.grad = None  # the step is taken anew
-        return replace(brought, loop=loop if brought.cursor else ())
+        return replace(brought, loop=loop, asked=asked, requested=requested) if brought.cursor else brought
 
     def _cut_short(self) -> Step | None:
         """The step that was not finished here; if another rank has finished it, it counts."""
@@ -205,19 +274,29 @@ class LiveRun(Run):
 class LivePlaces(SnapshotPlaces):
     """The places where a resumed loop would go on, which survivors do as well."""
 
-    def __init__(self, session: Any, survival: RunSurvival) -> None:
+    def __init__(self, session: Session, survival: RunSurvival) -> None:
         super().__init__(session)
         self._survival = survival
 
     def step(self) -> None:
         """See the base class."""
         super().step()
-        self._survival.settled()
+        self._survival.stepped()
 
     def change(self) -> None:
         """See the base class."""
         super().change()
         self._survival.settled()
+
+    def take(self, *, tail: bool = False, last: bool = False) -> None:
+        """See the base class."""
+        self._survival.ask(tail=tail)
+        super().take(tail=tail, last=last)
+
+
+def _options(group: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A parameter group without its parameters."""
+    return {name: value for name, value in group.items() if name not in {"params", "param_names"}}
 
 
 def _why_not(run: LiveRun, objects: Mapping[str, Any]) -> str:

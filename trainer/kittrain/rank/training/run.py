@@ -284,12 +284,14 @@ class Run:
 
     def _end_epoch(self, epoch: int) -> None:
         self._taken.end_epoch(epoch)
-        self._session.flush()
-        self._session.report.epoch(epoch, {name: float(value) for name, value in self._metrics.items()})
-        self._epoch, self._epoch_start = epoch + 1, self.steps_done
-        self._own.generators = None
-        self._places.change()
-        self._loaders.end_epoch()
+        try:
+            self._session.flush()
+            self._session.report.epoch(epoch, {name: float(value) for name, value in self._metrics.items()})
+        finally:  # if ranks are lost meanwhile, the loop has still done all of the epoch's work
+            self._epoch, self._epoch_start = epoch + 1, self.steps_done
+            self._own.generators = None
+            self._places.change()
+            self._loaders.end_epoch()
 
     def _estimate(self) -> None:
         """How long the run is, for reports."""

@@ -149,6 +149,11 @@ class Session:
         return self._agreed.loop if self._agreed else ()
 
     @property
+    def requested(self) -> Mapping[str, float] | None:
+        """The metrics of a snapshot that the loop has requested of them, and that was not taken."""
+        return self._agreed.requested if self._agreed else None
+
+    @property
     def outlived(self) -> bool:
         """Whether the state is that of ranks that have outlived their round."""
         return self._agreed is not None

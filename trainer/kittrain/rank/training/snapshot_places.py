@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kittrain.rank.training.session import Session
 
 
@@ -15,7 +17,7 @@ class SnapshotPlaces:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._stepped = False  # since a snapshot was last taken, or found not to be due
-        self._requested: dict[str, float] | None = None  # with its metrics
+        self._requested: Mapping[str, float] | None = None  # with its metrics
         self._changed = False
 
     def step(self) -> None:
@@ -26,7 +28,12 @@ class SnapshotPlaces:
         """The loop may have changed the state without a step."""
         self._changed = True
 
-    def request(self, metrics: dict[str, float]) -> None:
+    @property
+    def requested(self) -> Mapping[str, float] | None:
+        """The metrics of a snapshot that is still to be taken, if one was requested."""
+        return self._requested
+
+    def request(self, metrics: Mapping[str, float]) -> None:
         """Take a snapshot at the next place, with the metrics of all requests until then."""
         self._requested = {**(self._requested or {}), **metrics}
 
@@ -43,7 +50,11 @@ class SnapshotPlaces:
         """
         requested, self._requested = self._requested, None
         if requested is not None:
-            self._session.commit(requested, changed=True)
+            try:
+                self._session.commit(requested, changed=True)
+            except RuntimeError:  # ranks were lost: those that are left take it
+                self.request(requested)
+                raise
         if last or not self._stepped or (tail and not self._session.stopping):
             return
         self._stepped = False

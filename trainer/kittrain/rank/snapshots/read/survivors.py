@@ -43,16 +43,20 @@ class Brought:
         rounds: who took the steps that are in it, as far as this process knows.
         losses: of the last steps, by their number, that not all ranks may know.
         loop: of a script's own loop: its epoch, and the step that this began after; else empty.
+        asked: whether that loop has done what it does after its last step.
+        requested: the metrics of a snapshot that it has requested, and that was not taken; None: there is none.
     """
 
     cursor: Cursor | None = None
     rounds: Sequence[Life] = ()
     losses: Mapping[int, float] = field(default_factory=dict)
     loop: Sequence[int] = ()
+    asked: bool = False
+    requested: Mapping[str, float] | None = None
 
     def reached(self, step: int) -> int:
-        """How far the rank is, to compare it with others: after a step, and then after the end of its epoch."""
-        return 2 * step + int(self.loop[-1:] == [step])
+        """How far the rank is, to compare it with others: after a step, what follows it, and the end of its epoch."""
+        return 3 * step + (2 if self.loop[-1:] == [step] else int(self.asked))
 
 
 def agree(world: World, reached: int | None, *, outlived: bool, part: int = 0) -> Mapping[int, int] | None:
