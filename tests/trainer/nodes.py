@@ -10,8 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -148,12 +148,21 @@ class ColdNodes(Nodes):
 
 # Not the global generator: tests seed it, and then two test processes take the same ports.
 RANDOM: Final = random.SystemRandom()
+PORTS: Final = range(11_000, 15_000)  # no cluster, no job of the local target and no outgoing connection takes one
+CLAIMS: Final[deque[socket.socket]] = deque(maxlen=100)  # of the tests that may still run
 
 
 def free_port() -> int:
-    """A free port below the ephemeral range (ip(7)), so that no outgoing connection takes it."""
+    """A free port that no other test of this machine gets meanwhile: the agent that listens there starts later."""
     while True:
-        with socket.socket() as probe, suppress(OSError):
-            number = RANDOM.randrange(16_000, 32_000)
-            probe.bind(("127.0.0.1", number))
-            return number
+        number = RANDOM.choice(PORTS)
+        claim = socket.socket(socket.AF_UNIX)
+        with socket.socket() as probe:
+            try:
+                claim.bind(f"\0kit-test-port-{number}")
+                probe.bind(("127.0.0.1", number))
+            except OSError:
+                claim.close()
+                continue
+        CLAIMS.append(claim)
+        return number
