@@ -211,6 +211,12 @@ class MirrorReport(Record):
     warning: str = ""
     """Why it does not go on. Empty: it does."""
 
+    @property
+    def lacking(self) -> str:
+        """What to say of it if something is not there that should be."""
+        newest = "it has no snapshot" if self.step is None else f"its newest snapshot is of step {self.step}"
+        return f"{self.url} does not have everything: {newest}"
+
 
 class CopiesReport(Record):
     """How far the copies of snapshots on other nodes are, where each node has a folder of its own."""

@@ -150,6 +150,38 @@ def test_the_rate_of_learning_may_fall_after_a_step_is_counted(tmp_path: Path, p
     ends_alike(tmp_path, point, each_step=True)
 
 
+@pytest.mark.parametrize("point", ["forward of step 7", "last losses of epoch 1", "evaluation of epoch 1"])
+@pytest.mark.parametrize("lost", ["before the state is agreed", "after it"])
+def test_the_next_round_is_lost_as_well_while_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, lost: str
+) -> None:
+    begin = Session.__enter__
+    rounds: list[str] = []
+
+    def enter(session: Session) -> Session:
+        if len(rounds) == 1 and lost == "before the state is agreed":
+            rounds.append("lost")
+            raise RuntimeError(CLOSED)
+        rounds.append("entered")
+        return begin(session)
+
+    def train(script: Script, run: Run) -> None:
+        if len(rounds) == 2 and lost == "after it":
+            rounds.append("lost")
+            raise RuntimeError(CLOSED)
+        of_script(script, run)
+
+    of_script = Script.train
+    monkeypatch.setattr(Session, "__enter__", enter)
+    monkeypatch.setattr(Script, "train", train)
+    cut = Script(tmp_path, point)
+    cut.run()
+    assert cut.rounds == 2
+    assert "lost" in rounds
+    assert cut.steps == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
+    assert (cut.ends, cut.scheduler.last_epoch) == ([0, 1, 2], EPOCHS)
+
+
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_round_may_end_where_a_loop_asks_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool

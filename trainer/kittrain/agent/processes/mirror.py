@@ -216,9 +216,8 @@ class MirrorProcess:
 
     def _tell(self, report: MirrorReport, trained: int | None) -> None:
         """Say what is not in the mirror, and why; ``trained``: the run's last step, if it has finished."""
-        newest = f"its newest snapshot is of step {report.step}" if report.step is not None else "it has no snapshot"
         why = "there was no time" if report.behind else "what is newer is not to be found"
-        text = f"{report.url} does not have everything: {newest}; {report.warning or why}"
+        text = f"{report.lacking}; {report.warning or why}"
         if trained is None or report.step != trained:  # else only older ones are not there
             self.missing, self.lost = text, text if self._only_copy is not None else ""
         self._log(f"warning: {text}")

@@ -71,9 +71,7 @@ def _given_up(node: NodeEnv, sink: Sink, last: Report) -> Ending | None:
     """How a node ends if the one that uploaded is lost, and no other one does; None: it trains what is missing."""
     if _has_newest(last):
         return FINISHED  # only older ones are not there
-    mirror = last.mirror or MirrorReport()
-    newest = "it has no snapshot" if mirror.step is None else f"its newest snapshot is of step {mirror.step}"
-    missing = f"{mirror.url or node.job.snapshots.mirror} does not have everything: {newest}"
+    missing = (last.mirror or MirrorReport(url=node.job.snapshots.mirror)).lacking
     if node.job.snapshots.in_memory:
         sink.put(replace(last, ended=False))  # what starts it again by a command goes on from the mirror
         reason = f"all ranks succeeded, and what they have trained is lost: {missing}; the nodes that had it are lost"

@@ -153,6 +153,7 @@ class RunSurvival(Survival):
         if self._end is not None and not self.updating:
             self._end.restore()
             self._restore_buffers()
+        self._end = None
         for module, mode in self._modes:
             module.training = mode
         self._modes = ()
@@ -221,6 +222,7 @@ class LiveRun(Run):
             self._epoch, self._epoch_start = self._session.loop
         if (requested := self._session.requested) is not None:
             self._places.request(requested)
+        self.survival.settled()
         self._tell_session()
         return self
 
@@ -244,13 +246,14 @@ class LiveRun(Run):
 
     def rejoin(self) -> Brought:
         """Form the next round with the other ranks; returns what this one brings."""
+        asked, requested = self.survival.asked, None if self.survival.undoes else self._places.requested
         self.survival.judge()
-        asked = self.survival.asked
-        loop, requested = [self._epoch, self._epoch_start], None if self.survival.undoes else self._places.requested
         brought = self.survival.rejoin(self._session, self._cut_short())
         for one in self.state.parameter_names():
             one.grad = None  # the step is taken anew
-        return replace(brought, loop=loop, asked=asked, requested=requested) if brought.cursor else brought
+        if not self._session.entered or brought.cursor is None:  # as to this round
+            return brought
+        return replace(brought, loop=[self._epoch, self._epoch_start], asked=asked, requested=requested)
 
     def _cut_short(self) -> Step | None:
         """The step that was not finished here; if another rank has finished it, it counts."""

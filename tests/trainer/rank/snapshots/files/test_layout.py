@@ -165,6 +165,7 @@ def test_a_copy_of_what_is_trained_belongs_to_no_graph_and_does_not_follow() -> 
     planned = Layout.of(planning.local_pieces(state), state)
     buffer = Buffer(planned, torch.zeros(planned.size, dtype=torch.uint8))
     buffer.copy(state)
+    assert [one.requires_grad for one in buffer._targets] == [False] * 4
     before = bytes(buffer.data)
     with torch.no_grad():
         weights.add_(1)
