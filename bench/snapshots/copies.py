@@ -59,7 +59,8 @@ def publish(blocks: Sequence[float], stalls: Sequence[Stalls], used: float) -> N
             "block the processes that copy work, in the other they are stopped; what they have not copied then is "
             "replaced by the next one. A mean step of each, and the median of the pairs' differences with a 95 % "
             "interval. Stall: how long training waits, compared with a plain copy of as many bytes in the same step, "
-            "by all ranks at once; between barriers. Goals: a stall of at most 1.2 memory copies, steps at most 3 % slower.",
+            "by all ranks at once, both between barriers. Goals: a stall of at most 1.2 memory copies, steps at most "
+            "3 % slower.",
             columns=(
                 "stopped, ms per step",
                 "copies, ms per step",
