@@ -176,11 +176,17 @@ def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_b
         assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
 
 
-@pytest.mark.parametrize("env", [{}, {"EACH_STEP": "1"}], ids=["each epoch", "each step"])
-def test_a_rank_dies_at_the_end_of_an_epoch_and_another_one_whenever_a_scheduler_moves(
-    tmp_path: Path, env: dict[str, str]
-) -> None:
-    """The others have done all of the epoch's work when the exchange of its last losses fails."""
+@pytest.mark.parametrize(
+    "env",
+    [
+        {},
+        pytest.param({"EACH_STEP": "1"}, marks=pytest.mark.wide),
+        pytest.param({"LOADS": "3"}, marks=pytest.mark.wide),
+    ],
+    ids=["scheduler each epoch", "scheduler each step", "slow samples"],
+)
+def test_a_rank_dies_between_two_epochs(tmp_path: Path, env: dict[str, str]) -> None:
+    """The others have done all of the first one's work when the exchange of its last losses fails; or load samples."""
     marker = tmp_path / "died"
     with OwnLoop(tmp_path, "3", DIES=str(marker), **env) as nodes:
         nodes.start(0, 1, 2)

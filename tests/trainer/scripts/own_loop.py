@@ -2,13 +2,16 @@
 
 The rate of learning falls after each epoch, or with EACH_STEP after each step, once that is counted. With BATCHNORM the
 model has such a layer; with FIT it is fit()'s loop. DIES is a file: once, the second rank writes it and dies after the
-last update of the first epoch, before it has told the others its loss.
+last update of the first epoch, before it has told the others its loss; or, with LOADS, at the first step of the second
+epoch, while the others wait so many seconds for their samples.
 """
 
 import os
+import queue
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -24,6 +27,12 @@ def die_once(file: Path) -> None:
     if not file.exists():
         file.touch()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_for_samples(seconds: float) -> None:
+    """As for a data loader's workers, which start anew with each epoch."""
+    with suppress(queue.Empty):
+        queue.Queue[object]().get(timeout=seconds)
 
 
 def main() -> None:
@@ -44,12 +53,17 @@ def main() -> None:
             for epoch in run.epochs(args.total_epochs):
                 for batch in run.batches(data):
                     inputs, targets, ids = batch.samples
+                    if "LOADS" in os.environ and run.steps_done == data.order.steps_per_epoch:
+                        if "DIES" in os.environ and world.rank == 1:
+                            die_once(Path(os.environ["DIES"]))
+                        wait_for_samples(float(os.environ["LOADS"]))
                     record.add_batch(ids)
                     time.sleep(args.step_time)
                     loss = functional.mse_loss(parallel(inputs), targets) * batch.weight
                     loss.backward()
                     optimizer.step()
-                    if "DIES" in os.environ and world.rank == 1 and run.steps_done == data.order.steps_per_epoch - 1:
+                    last = run.steps_done == data.order.steps_per_epoch - 1
+                    if "DIES" in os.environ and "LOADS" not in os.environ and last and world.rank == 1:
                         die_once(Path(os.environ["DIES"]))
                     run.step(loss)
                     optimizer.zero_grad()

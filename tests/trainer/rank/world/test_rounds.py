@@ -28,7 +28,7 @@ print(f"{total.item()} ranks")
 """
 
 RANK = """\
-import os, sys, threading, time
+import os, queue, sys, threading, time
 import torch
 import torch.distributed as dist
 from kittrain.rank.world import rounds
@@ -64,6 +64,16 @@ elif place == "backward":
 elif place == "sleep":
     there.set()
     time.sleep(30)
+elif place == "samples":
+    samples = iter(torch.utils.data.DataLoader([0], num_workers=1, worker_init_fn=lambda _: time.sleep(4)))
+    there.set()
+    next(samples)
+elif place == "queue":
+    there.set()
+    try:
+        queue.Queue().get(timeout=4)
+    except queue.Empty:
+        pass
 elif place == "computation":
     there.set()
     beginning = time.monotonic()
@@ -76,7 +86,14 @@ os._exit(0)
 
 @pytest.mark.parametrize(
     ("place", "waits", "replaced"),
-    [("all_reduce", True, True), ("backward", True, True), ("sleep", False, True), ("computation", False, False)],
+    [
+        ("all_reduce", True, True),
+        ("backward", True, True),
+        ("sleep", False, True),
+        ("computation", False, False),
+        ("samples", False, False),
+        ("queue", False, False),
+    ],
 )
 def test_a_rank_that_sleeps_although_its_round_is_over_is_replaced(
     tmp_path: Path, place: str, *, waits: bool, replaced: bool

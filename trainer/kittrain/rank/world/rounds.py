@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,9 @@ POLLS_A_SECOND: Final = 10_000  # of all ranks
 STORE_TIMEOUT: Final = timedelta(seconds=60)
 STUCK_SECONDS: Final = 1.0  # in which the main thread sleeps, and does not notice that its round is over
 STUCK_IN_COLLECTIVE_SECONDS: Final = 0.25  # likewise, where it waits for ranks whose connections have ended
+STUCK_IN_LIBRARY_SECONDS: Final = (
+    30.0  # likewise, where it waits for its own processes, threads or files, as loaders do
+)
 WATCH_SECONDS: Final = 0.02
 TASKS: Final = Path("/proc/self/task")
 COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
@@ -51,6 +55,8 @@ COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
     str(Path(__file__).parents[1] / "training/step_sync.py"),
     str(Path(__file__).parents[2] / "torch_private/fsdp.py"),
 )
+LIBRARY: Final = sysconfig.get_path("stdlib") + os.sep
+PACKAGES: Final = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
 LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
 HERE: Final = "kit/here"  # in a round's store: how many ranks form its group
@@ -307,13 +313,13 @@ class Rounds:
         """End this process if its main thread does not leave the round: another one takes its place.
 
         Gloo may not wake up a thread whose connections end while it sends, until the timeout of the collective. A
-        thread that computes will come to a collective, and fail there.
+        thread that computes will come to a collective, and fail there; so will one that waits for its samples.
         """
         main = threading.main_thread().ident or 0
         clock = time.pthread_getcpuclockid(main)
         used, still = time.clock_gettime(clock), 0.0
         while self._ended == number and not self._told:
-            if still >= (STUCK_IN_COLLECTIVE_SECONDS if waits_for_ranks(main) and not others_work() else STUCK_SECONDS):
+            if still >= _patience(main):
                 _end_process()
             time.sleep(WATCH_SECONDS)
             before, used = used, time.clock_gettime(clock)
@@ -324,6 +330,20 @@ def waits_for_ranks(thread: int) -> bool:
     """Whether a thread is in a function that waits for other ranks, or computes."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001  documented
     return frame is not None and frame.f_code.co_filename.startswith(COLLECTIVES)
+
+
+def waits_for_its_own(thread: int) -> bool:
+    """Whether a thread is in a function of the standard library: it waits for its own processes or reads."""
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  documented
+    path = frame.f_code.co_filename if frame else ""
+    return path.startswith(LIBRARY) and not path.startswith(PACKAGES)
+
+
+def _patience(main: int) -> float:
+    """Seconds that the main thread may sleep although its round is over."""
+    if waits_for_ranks(main) and not others_work():
+        return STUCK_IN_COLLECTIVE_SECONDS
+    return STUCK_IN_LIBRARY_SECONDS if waits_for_its_own(main) else STUCK_SECONDS
 
 
 def others_work() -> bool:
