@@ -13,7 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
 from kittrain import Data, Training
+from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.snapshots.read.survivors import StatesDifferError
+from kittrain.rank.training.session import Session
 from tests.trainer import outlived
 from tests.trainer.outlived import CLOSED
 
@@ -72,6 +74,52 @@ def test_before_the_update_the_step_is_taken_again_as_if_nothing_had_been(tmp_pa
     assert cut.steps == whole.steps == list(range(1, STEPS + 1))
     for name, value in expected.items():
         assert torch.equal(found[name], value), name
+
+
+class Evaluated:
+    """Two epochs of two steps, each evaluated; the exchange of the losses of a step fails once."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, cut: int) -> None:
+        torch.manual_seed(1)
+        model = nn.Linear(3, 1)
+        self.calls: list[tuple[str, int]] = []
+        self._cut = cut
+        flush = Session.flush
+
+        def fail_once(session: Session) -> None:
+            if session.steps == self._cut:
+                self._cut = 0
+                raise RuntimeError(CLOSED)
+            flush(session)
+
+        monkeypatch.setattr(Session, "flush", fail_once)
+        Training(
+            outlived.world(folder),
+            model,
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            lambda model, batch: model(batch[0]).square().mean(),
+            Data(TensorDataset(torch.rand(16, 3)), batch=8, seed=3),
+            epochs=2,
+            on_epoch=lambda epoch: self._called("epoch", epoch),
+            evaluate_every=1,
+            on_evaluate=lambda step: self._called("evaluation", step),
+        ).fit()
+
+    def _called(self, name: str, number: int) -> dict[str, float]:
+        self.calls.append((name, number))
+        return {name: number}
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+def test_what_is_due_after_a_step_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
+    """In virtual ranks and sharded models the losses are exchanged by themselves, after the update."""
+    calls = Evaluated(tmp_path, monkeypatch, cut=cut).calls
+    assert calls == [
+        *(("evaluation", 1), ("evaluation", 2), ("epoch", 0)),
+        *(("evaluation", 3), ("evaluation", 4), ("epoch", 1)),
+    ]
+    manifest = read_manifest(max(tmp_path.glob("step-*")))
+    assert manifest.metrics == {"evaluation": 4, "epoch": 1}
 
 
 @pytest.mark.parametrize("point", ["before the update", "after the update"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -91,6 +91,7 @@ class Training:
         hooked = "a communication hook has a state of its own on each rank" if self.ddp.comm_hook else ""
         self._survival = Survival(self.world, self._state, why_not=hooked)
         self._session = self._new_session()
+        self._evaluated = True  # after the last step, if that was due
 
     def _new_session(self, brought: Brought | None = None) -> Session:
         """One for each round; the state's own objects stay."""
@@ -126,7 +127,12 @@ class Training:
                     raise
             else:
                 return
-            self._session = self._new_session(survival.rejoin(self._session))  # not within except: it holds the frames
+            self._session = self._new_session(self._rejoin())  # not within except: it holds the frames
+
+    def _rejoin(self) -> Brought:
+        """Form the next round with the other ranks; returns what this one brings."""
+        brought = self._survival.rejoin(self._session)
+        return replace(brought, asked=self._evaluated) if self._session.entered and brought.cursor else brought
 
     def _train(self) -> None:
         """Train until the end of the last epoch, or of this round."""
@@ -141,22 +147,32 @@ class Training:
             self._replicas.apply()
             self.world.heartbeat.beat(Phase.DATA, step=session.steps)
             survival.begin()
+            if session.outlived and not session.asked:
+                metrics = self._end_step()
             for span, parts in zip(order.spans(begin, self.epochs), gradients.batches(begin, self.epochs), strict=True):
                 ids = [sample for part in parts for sample in part.ids]
                 if survival.possible:
                     survival.step(session.step(order.after(span), ids=ids, size=span.size, epoch=span.epoch))
                 mean = self._train_step(gradients, parts)
+                self._evaluated = False
                 session.send(order.after(span), mean, ids=ids, size=span.size, epoch=span.epoch)
-                metrics = self._evaluate(span.epoch)
-                if session.cursor.epoch == self.epochs:
-                    break
-                if metrics:
-                    with survival.not_within():  # they are nowhere else
-                        session.save_or_drain(metrics)
-                else:
-                    session.save_or_drain()
+                metrics = self._end_step()
             survival.end()
             session.finish(metrics)
+
+    def _end_step(self) -> Mapping[str, float]:
+        """What follows a step: its evaluation, if one is due, and the snapshot; returns the metrics."""
+        session = self._session
+        metrics = self._evaluate()
+        self._evaluated = True
+        if session.cursor.epoch == self.epochs:
+            return metrics
+        if metrics:
+            with self._survival.not_within():  # they are nowhere else
+                session.save_or_drain(metrics)
+        else:
+            session.save_or_drain()
+        return metrics
 
     def log(self, **metrics: Tensor | float) -> None:
         """Show metrics in the job's status: rank 0's. Not collective; for ``on_step``, for example."""
@@ -221,7 +237,7 @@ class Training:
         else:
             self.optimizer.step()
 
-    def _evaluate(self, epoch: int) -> Mapping[str, float]:
+    def _evaluate(self) -> Mapping[str, float]:
         """The metrics that are due after a step: of the epoch that it ends, and of its own."""
         session = self._session
         ended = session.cursor.position == 0
@@ -231,15 +247,16 @@ class Training:
         self.world.heartbeat.beat(Phase.EVALUATING)
         session.flush()
         with self._survival.not_within():  # in the script's own code
-            return self._evaluated(epoch, ended=ended, due=due)
+            return self._evaluated_at(session.cursor.epoch - 1 if ended else None, due=due)
 
-    def _evaluated(self, epoch: int, *, ended: bool, due: bool) -> Mapping[str, float]:
+    def _evaluated_at(self, epoch: int | None, *, due: bool) -> Mapping[str, float]:
+        """The metrics of a step that ends an epoch, or None, and after which ``on_evaluate`` is due."""
         session = self._session
         metrics: dict[str, float] = {}
         if due and self.on_evaluate:
             metrics |= {name: float(value) for name, value in self.on_evaluate(session.steps).items()}
             session.report.evaluation(session.steps, metrics)
-        if ended:
+        if epoch is not None:
             metrics |= self._epoch_metrics(epoch)
             session.report.epoch(epoch, metrics)
         return metrics

@@ -149,6 +149,11 @@ class Session:
         return self._agreed.loop if self._agreed else ()
 
     @property
+    def asked(self) -> bool:
+        """Whether they have done what follows their last step."""
+        return self._agreed is None or self._agreed.asked
+
+    @property
     def requested(self) -> Mapping[str, float] | None:
         """The metrics of a snapshot that the loop has requested of them, and that was not taken."""
         return self._agreed.requested if self._agreed else None

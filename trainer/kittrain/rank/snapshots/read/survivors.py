@@ -43,7 +43,7 @@ class Brought:
         rounds: who took the steps that are in it, as far as this process knows.
         losses: of the last steps, by their number, that not all ranks may know.
         loop: of a script's own loop: its epoch, and the step that this began after; else empty.
-        asked: whether that loop has done what it does after its last step.
+        asked: whether the loop has done what it does after its last step, such as an evaluation.
         requested: the metrics of a snapshot that it has requested, and that was not taken; None: there is none.
     """
 
