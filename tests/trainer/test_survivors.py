@@ -179,9 +179,9 @@ def test_a_loop_of_the_script_s_own_lives_on_when_nodes_are_killed_drained_and_b
 @pytest.mark.parametrize(
     "env",
     [
-        {},
-        pytest.param({"EACH_STEP": "1"}, marks=pytest.mark.wide),
-        pytest.param({"LOADS": "3"}, marks=pytest.mark.wide),
+        {"DIES_AT": "update of step 32"},
+        pytest.param({"DIES_AT": "update of step 32", "EACH_STEP": "1"}, marks=pytest.mark.wide),
+        pytest.param({"DIES_AT": "samples of step 33", "LOADS": "3"}, marks=pytest.mark.wide),
     ],
     ids=["scheduler each epoch", "scheduler each step", "slow samples"],
 )
@@ -200,7 +200,24 @@ def test_a_rank_dies_between_two_epochs(tmp_path: Path, env: dict[str, str]) -> 
             assert [step for _, step in nodes.steps(pid)] == list(range(1, STEPS + 1))
             assert {generation for generation, _ in nodes.steps(pid)} == {1, 2, 3}
         assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
-    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, undisturbed(OWN_LOOP, tmp_path, ranks=3, **env))
+    assert_ends_as_undisturbed(
+        nodes.snapshots, nodes.records, undisturbed(OWN_LOOP, tmp_path, ranks=3, **env | {"DIES_AT": ""})
+    )
+
+
+@pytest.mark.wide
+def test_a_rank_dies_at_the_end_of_training_and_no_step_is_repeated(tmp_path: Path) -> None:
+    """The others write the last snapshot, which is the first one here."""
+    marker = tmp_path / "died"
+    with OwnLoop(tmp_path, "3", "--step-time", "0", DIES=str(marker), DIES_AT="end") as nodes:
+        nodes.start(0, 1, 2)
+        assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
+        assert marker.exists()
+        taken = [
+            json.loads(line)["step"] for path in nodes.records.glob("*.jsonl") for line in path.read_text().splitlines()
+        ]
+    assert sorted(taken) == sorted(3 * list(range(1, STEPS + 1)))
+    assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
 
 
 @pytest.mark.wide

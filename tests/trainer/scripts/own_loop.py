@@ -1,9 +1,8 @@
 """Trains by a loop of its own, in one round after another, with ``toy``'s arguments.
 
 The rate of learning falls after each epoch, or with EACH_STEP after each step, once that is counted. With BATCHNORM the
-model has such a layer; with FIT it is fit()'s loop. DIES is a file: once, the second rank writes it and dies after the
-last update of the first epoch, before it has told the others its loss; or, with LOADS, at the first step of the second
-epoch, while the others wait so many seconds for their samples.
+model has such a layer; with FIT it is fit()'s loop. The samples of the second epoch's first step take LOADS seconds.
+DIES_AT is a point where the second rank dies, once: it writes the file DIES first.
 """
 
 import os
@@ -23,14 +22,16 @@ from kittrain import Data, Run, Training, join, run_rounds
 from kittrain.workloads.toy import Record, observer, options, random_samples, slow_loss
 
 
-def die_once(file: Path) -> None:
-    if not file.exists():
+def reached(point: str, rank: int) -> None:
+    if point == os.environ.get("DIES_AT") and rank == 1 and not (file := Path(os.environ["DIES"])).exists():
         file.touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def wait_for_samples(seconds: float) -> None:
     """As for a data loader's workers, which start anew with each epoch."""
+    if seconds == 0:
+        return
     with suppress(queue.Empty):
         queue.Queue[object]().get(timeout=seconds)
 
@@ -53,18 +54,15 @@ def main() -> None:
             for epoch in run.epochs(args.total_epochs):
                 for batch in run.batches(data):
                     inputs, targets, ids = batch.samples
-                    if "LOADS" in os.environ and run.steps_done == data.order.steps_per_epoch:
-                        if "DIES" in os.environ and world.rank == 1:
-                            die_once(Path(os.environ["DIES"]))
-                        wait_for_samples(float(os.environ["LOADS"]))
+                    step = run.steps_done + 1
+                    reached(f"samples of step {step}", world.rank)
+                    wait_for_samples(float(os.environ.get("LOADS", "0")) * (step == data.order.steps_per_epoch + 1))
                     record.add_batch(ids)
                     time.sleep(args.step_time)
                     loss = functional.mse_loss(parallel(inputs), targets) * batch.weight
                     loss.backward()
                     optimizer.step()
-                    last = run.steps_done == data.order.steps_per_epoch - 1
-                    if "DIES" in os.environ and "LOADS" not in os.environ and last and world.rank == 1:
-                        die_once(Path(os.environ["DIES"]))
+                    reached(f"update of step {step}", world.rank)
                     run.step(loss)
                     optimizer.zero_grad()
                     if each_step:
@@ -72,6 +70,8 @@ def main() -> None:
                 if not each_step:
                     scheduler.step()
                 world.print(f"epoch {epoch} has ended at a rate of {scheduler.get_last_lr()[0]:.6f}")
+
+            reached("end", world.rank)
 
         if "FIT" in os.environ:
             loss, epochs = slow_loss(args.step_time, record), args.total_epochs

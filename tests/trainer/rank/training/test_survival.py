@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from kittrain import Data, Training
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from kittrain.rank.snapshots.read.survivors import StatesDifferError
 from kittrain.rank.training.session import Session
+from kittrain.rank.training.snapshot_schedule import SnapshotSchedule
 from tests.trainer import outlived
 from tests.trainer.outlived import CLOSED
 
@@ -77,22 +79,23 @@ def test_before_the_update_the_step_is_taken_again_as_if_nothing_had_been(tmp_pa
 
 
 class Evaluated:
-    """Two epochs of two steps, each evaluated; the exchange of the losses of a step fails once."""
+    """Two epochs of two steps, each evaluated; a method of its session fails once, after a step."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, cut: int) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, cut: int) -> None:
         torch.manual_seed(1)
         model = nn.Linear(3, 1)
         self.calls: list[tuple[str, int]] = []
+        self.steps: list[int] = []
         self._cut = cut
-        flush = Session.flush
+        method = getattr(Session, name)
 
-        def fail_once(session: Session) -> None:
+        def fail_once(session: Session, *args: Any, **kwargs: Any) -> None:
             if session.steps == self._cut:
                 self._cut = 0
                 raise RuntimeError(CLOSED)
-            flush(session)
+            method(session, *args, **kwargs)
 
-        monkeypatch.setattr(Session, "flush", fail_once)
+        monkeypatch.setattr(Session, name, fail_once)
         Training(
             outlived.world(folder),
             model,
@@ -100,6 +103,7 @@ class Evaluated:
             lambda model, batch: model(batch[0]).square().mean(),
             Data(TensorDataset(torch.rand(16, 3)), batch=8, seed=3),
             epochs=2,
+            on_step=lambda step: self.steps.append(step.number),
             on_epoch=lambda epoch: self._called("epoch", epoch),
             evaluate_every=1,
             on_evaluate=lambda step: self._called("evaluation", step),
@@ -111,15 +115,20 @@ class Evaluated:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_what_is_due_after_a_step_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int) -> None:
+@pytest.mark.parametrize("name", ["flush", "save_or_drain", "commit"])
+def test_what_is_due_after_a_step_is_neither_left_out_nor_done_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, cut: int
+) -> None:
     """In virtual ranks and sharded models the losses are exchanged by themselves, after the update."""
-    calls = Evaluated(tmp_path, monkeypatch, cut=cut).calls
-    assert calls == [
+    monkeypatch.setattr(SnapshotSchedule, "has_best_metric", lambda *_: True)
+    job = Evaluated(tmp_path, monkeypatch, name, cut=cut)
+    assert job.steps == [1, 2, 3, 4]
+    assert job.calls == [
         *(("evaluation", 1), ("evaluation", 2), ("epoch", 0)),
         *(("evaluation", 3), ("evaluation", 4), ("epoch", 1)),
     ]
-    manifest = read_manifest(max(tmp_path.glob("step-*")))
-    assert manifest.metrics == {"evaluation": 4, "epoch": 1}
+    found = {one.name: read_manifest(one).metrics for one in sorted(tmp_path.glob("step-*"))}
+    assert list(found.values())[-1] == {"evaluation": 4, "epoch": 1}, found
 
 
 @pytest.mark.parametrize("point", ["before the update", "after the update"])

@@ -21,7 +21,6 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Final, Self
 
 from torch import Tensor, nn
@@ -226,13 +225,6 @@ class LiveRun(Run):
         self._tell_session()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.survival.end()
-        super().__exit__(kind, error, traceback)
-
     def batches(self, loader: Iterable[Any] | Data, *, resize: OnResize = "exact") -> Iterator[Any]:
         """See the base class."""
         if not isinstance(loader, Data):
@@ -295,6 +287,10 @@ class LivePlaces(SnapshotPlaces):
         """See the base class."""
         self._survival.ask(tail=tail)
         super().take(tail=tail, last=last)
+
+    def stored(self) -> None:
+        """See the base class."""
+        self._survival.end()
 
 
 def _options(group: Mapping[str, Any]) -> Mapping[str, Any]:

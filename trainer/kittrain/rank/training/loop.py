@@ -92,6 +92,7 @@ class Training:
         self._survival = Survival(self.world, self._state, why_not=hooked)
         self._session = self._new_session()
         self._evaluated = True  # after the last step, if that was due
+        self._metrics = NO_METRICS  # of that evaluation, until a snapshot has them or is not due
 
     def _new_session(self, brought: Brought | None = None) -> Session:
         """One for each round; the state's own objects stay."""
@@ -132,11 +133,12 @@ class Training:
     def _rejoin(self) -> Brought:
         """Form the next round with the other ranks; returns what this one brings."""
         brought = self._survival.rejoin(self._session)
-        return replace(brought, asked=self._evaluated) if self._session.entered and brought.cursor else brought
+        if not self._session.entered or brought.cursor is None:  # as to this round
+            return brought
+        return replace(brought, asked=self._evaluated, requested=self._metrics or None)
 
     def _train(self) -> None:
         """Train until the end of the last epoch, or of this round."""
-        metrics: Mapping[str, float] = {}
         survival = self._survival
         with self._session as session:
             session.lives_on, session.report.note = survival.possible, survival.note
@@ -147,8 +149,8 @@ class Training:
             self._replicas.apply()
             self.world.heartbeat.beat(Phase.DATA, step=session.steps)
             survival.begin()
-            if session.outlived and not session.asked:
-                metrics = self._end_step()
+            if session.requested or not session.asked:
+                self._end_step(session.requested)
             for span, parts in zip(order.spans(begin, self.epochs), gradients.batches(begin, self.epochs), strict=True):
                 ids = [sample for part in parts for sample in part.ids]
                 if survival.possible:
@@ -156,23 +158,21 @@ class Training:
                 mean = self._train_step(gradients, parts)
                 self._evaluated = False
                 session.send(order.after(span), mean, ids=ids, size=span.size, epoch=span.epoch)
-                metrics = self._end_step()
-            survival.end()
-            session.finish(metrics)
+                self._end_step()
+            session.finish(self._metrics, stored=survival.end)
 
-    def _end_step(self) -> Mapping[str, float]:
-        """What follows a step: its evaluation, if one is due, and the snapshot; returns the metrics."""
+    def _end_step(self, metrics: Mapping[str, float] | None = None) -> None:
+        """What follows a step: its evaluation, if one is due, and the snapshot.
+
+        Args:
+            metrics: of the evaluation, if that was done before ranks were lost.
+        """
         session = self._session
-        metrics = self._evaluate()
+        self._metrics = self._evaluate() if metrics is None else metrics
         self._evaluated = True
-        if session.cursor.epoch == self.epochs:
-            return metrics
-        if metrics:
-            with self._survival.not_within():  # they are nowhere else
-                session.save_or_drain(metrics)
-        else:
-            session.save_or_drain()
-        return metrics
+        if session.cursor.epoch < self.epochs:
+            session.save_or_drain(self._metrics)
+            self._metrics = NO_METRICS
 
     def log(self, **metrics: Tensor | float) -> None:
         """Show metrics in the job's status: rank 0's. Not collective; for ``on_step``, for example."""

@@ -298,7 +298,13 @@ class Session:
         self._schedule.restart(self.steps)
         self.report.snapshot(self._snapshots.committed)
 
-    def finish(self, metrics: Mapping[str, float] = NO_METRICS, *, changed: bool = False) -> None:
+    def finish(
+        self,
+        metrics: Mapping[str, float] = NO_METRICS,
+        *,
+        changed: bool = False,
+        stored: Callable[[], None] = lambda: None,
+    ) -> None:
         """Training has ended: take the last snapshot, and write the model's file and a marker.
 
         While there is no room for them, the ranks keep what was trained, and try again.
@@ -306,6 +312,7 @@ class Session:
         Args:
             metrics: of the last step.
             changed: the state may have changed since the last snapshot, even if no step has ended since.
+            stored: called once that snapshot is taken: from then on a restart repeats no step.
 
         Raises:
             SnapshotError: the trained model cannot be written.
@@ -315,7 +322,7 @@ class Session:
         until = time.monotonic() + ROOM
         while True:
             try:
-                self._store(metrics, changed=changed)
+                self._store(metrics, stored, changed=changed)
                 break
             except NoRoomError as error:
                 self._await_room(error, until)
@@ -323,10 +330,11 @@ class Session:
         mark_finished()
         self._world.heartbeat.beat(Phase.FINISHING)
 
-    def _store(self, metrics: Mapping[str, float], *, changed: bool) -> None:
+    def _store(self, metrics: Mapping[str, float], stored: Callable[[], None], *, changed: bool) -> None:
         """Write what training leaves."""
         if changed or self.outlived or self.cursor != self._begin:
             self.commit(metrics, changed=changed)
+        stored()
         if not self._snapshots.wait_for_copies(LAST_COPIES):
             self._world.print("warning: not all copies of the last snapshot are on other nodes")
         self._snapshots.finish()

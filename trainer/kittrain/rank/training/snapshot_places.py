@@ -62,4 +62,7 @@ class SnapshotPlaces:
 
     def finish(self) -> None:
         """Training has ended; see ``Session.finish``."""
-        self._session.finish(self._requested or {}, changed=self._changed)
+        self._session.finish(self._requested or {}, changed=self._changed, stored=self.stored)
+
+    def stored(self) -> None:
+        """All that was trained is in a snapshot."""
