@@ -51,12 +51,18 @@ Storage = Literal["claim", "perNode", "memory"]
 
 
 def left(
-    folder: Path, told: Report, *, node: int = 0, storage: Storage = "memory", nodes: str = "3"
+    folder: Path,
+    told: Report,
+    *,
+    node: int = 0,
+    storage: Storage = "memory",
+    nodes: str = "3",
+    mirror: str = "s3://bucket/run",
 ) -> tuple[Ending | None, bool]:
     """How a node ends that takes the place of a lost one after that report, and whether the report says so still."""
     sink = FileSink(folder / "report.json")
     sink.put(told)
-    job = JobKeys(nodes=nodes, snapshots=Snapshots(storage=storage, mirror="s3://bucket/run"))
+    job = JobKeys(nodes=nodes, snapshots=Snapshots(storage=storage, mirror=mirror))
     run = RunFacts(report=f"file:{sink.path}")
     ending = after_the_end(NodeEnv(run_id="run", node_index=node, snapshot_dir=folder, job=job, run=run), pytest.fail)
     found = sink.last()
@@ -76,6 +82,14 @@ def test_a_node_that_comes_after_the_end_does_not_wait_for_the_others(tmp_path: 
     for other in (replace(ENDED, ended=False), replace(ENDED, run="another")):
         assert left(tmp_path, other, node=2)[0] is None
     assert left(tmp_path, ENDED, node=2, storage="claim")[0] is None
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_without_a_mirror_a_node_that_comes_after_the_end_does_not_wait_either(tmp_path: Path, node: int) -> None:
+    told = replace(ENDED, mirror=None)
+    assert left(tmp_path, told, node=node, storage="perNode", mirror="")[0] == FINISHED
+    assert left(tmp_path, replace(told, ended=False), node=node, storage="perNode", mirror="")[0] is None
+    assert left(tmp_path, told, node=node, storage="claim", mirror="")[0] is None, "its folder tells it"
 
 
 def test_a_new_folder_after_the_end_says_what_the_mirror_lacks_and_waits_for_nobody(tmp_path: Path) -> None:

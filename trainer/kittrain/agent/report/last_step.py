@@ -41,12 +41,14 @@ def after_the_end(node: NodeEnv, log: Callable[[str], None]) -> Ending | None:
     would wait in vain. While another one uploads what there is, it waits for that if the job may end with it.
     """
     snapshots = node.job.snapshots
-    own = snapshots.enabled and not snapshots.shared and bool(snapshots.mirror)
+    own = snapshots.enabled and not snapshots.shared
     sink = sink_of(node.run.report, log, os.environ) if own and not _has_marker(node) else None
     try:
         last = sink.last() if sink else None
         if sink is None or last is None or last.run != node.run_id or not last.ended:
             return None
+        if not snapshots.mirror:
+            return FINISHED  # the others have what was trained, in folders of their own
         told, heard = last.updated, time.monotonic()
         while not _is_mirrored(last) and (_uploads(last, node.node_index) or node.node_index == 0):
             no_other = not snapshots.in_memory and _uploads(last, node.node_index)
