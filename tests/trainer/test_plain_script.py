@@ -181,3 +181,34 @@ def test_ranks_that_train_alone_succeed_with_a_warning(tmp_path: Path, script: s
         logged = re.findall(r"\[agent 0\]: warning: [23] ranks train", nodes.output(0))  # at the second that does
         assert len(logged) == bool(warning)
         assert nodes.end(0)["reason"] == f"all ranks succeeded, but {found}" if found else "all ranks succeeded"
+
+
+SAMPLERS = """
+import os, sys, torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+dist.init_process_group("gloo")
+rank = int(os.environ["RANK"])
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.ones(24, 2))
+sampler = DistributedSampler(data, seed=rank * int(sys.argv[1]))
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for (batch,) in DataLoader(data, batch_size=4, sampler=sampler, num_workers=epoch):
+        optimizer.zero_grad()
+        model(batch).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("factor", ["1", "0"])
+def test_ranks_whose_samplers_have_different_seeds_succeed_with_a_warning(tmp_path: Path, factor: str) -> None:
+    (tmp_path / "train.py").write_text(SAMPLERS)
+    with Nodes(tmp_path, str(tmp_path / "train.py"), factor) as nodes:
+        nodes.start(0, 1)
+        assert [nodes.wait(0), nodes.wait(1)] == [0, 0], nodes.everything()
+        told = "the DistributedSampler of rank 0 has seed=0, that of rank 1 seed=1: they do not divide the data"
+        assert nodes.report()["warning"].startswith(told if factor == "1" else "")
+        assert bool(nodes.report()["warning"]) is (factor == "1")
+        assert "set_epoch" not in nodes.output(0)

@@ -81,6 +81,12 @@ _OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not:
 _DID_NOTHING: Final = re.compile(
     r"no optimizer step was seen; rank \d+ printed a traceback, and ended with exit code 0: (.*)", re.DOTALL
 )
+# What a rank says at its end of training that did nothing, or less than it could.
+_OF_TRAINING: Final = re.compile(
+    r"(?:no optimizer step was seen; )?rank \d+: "
+    r"((?:the optimizer has changed nothing:|the DistributedSampler that shuffles|it has started 0 processes) .*)",
+    re.DOTALL,
+)
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
@@ -145,7 +151,7 @@ def explain(job: JobState, now: float) -> Explanation:
     if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
     note = "; ".join(filter(None, (brief(job.reason), job.note))) if _may_wait(job) else job.note
-    if not cause and (hidden := _DID_NOTHING.match(job.note)):
+    if not cause and (hidden := _DID_NOTHING.match(job.note) or _OF_TRAINING.match(job.note)):
         fix = (_known(hidden[1], local=local) or UNKNOWN).fix
     told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
     return Explanation(

@@ -11,6 +11,35 @@ GROUPS: Final = Family(
     "Running",
     (
         Rule(
+            r"(the optimizer has changed nothing: none of its parameters had a gradient at .*)",
+            "",
+            "give the optimizer the parameters of the model that is trained, after it was wrapped or sharded; with "
+            "gradient accumulation let the last backward pass of a step exchange the gradients "
+            "(set_requires_gradient_sync(True))",
+            seen="the optimizer has changed nothing: none of its parameters had a gradient at all 200 steps",
+        ),
+        Rule(
+            r"(the optimizer has changed nothing: its learning rate was 0 at .*)",
+            "",
+            "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers",
+            seen="the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
+        ),
+        Rule(
+            r"(it has started 0 processes by torch\.multiprocessing\.spawn)",
+            "",
+            "leave out mp.spawn: each rank is a process already, with RANK, LOCAL_RANK and WORLD_SIZE; if their number "
+            "is torch.cuda.device_count(): no GPU is here (--gpus-per-node N)",
+            seen="no optimizer step was seen; rank 0: it has started 0 processes by torch.multiprocessing.spawn",
+        ),
+        Rule(
+            r"(the DistributedSampler that shuffles has had the same order in all \d+ passes)",
+            "",
+            "sampler.set_epoch(epoch) before each pass",
+            seen="the DistributedSampler that shuffles has had the same order in all 3 passes: set_epoch was not "
+            "called",
+            means="training works; each epoch has the batches of the first one",
+        ),
+        Rule(
             r"(\d+ ranks train, \bthe largest process group has \d+ of them\b: each has a model of its own)",
             "{0}",
             "leave out rank and world_size of init_process_group, and what sets RANK, WORLD_SIZE and MASTER_PORT in "
@@ -29,10 +58,27 @@ GROUPS: Final = Family(
         Rule(
             r"(\d+ ranks train in a process group, and exchange no gradients)",
             "{0}",
-            "wrap the model in DistributedDataParallel, or average the gradients; nothing, if the ranks exchange data "
-            "in another way",
+            "wrap the model in DistributedDataParallel and call what that returns (not model.module, nor the model "
+            "that it was given), or average the gradients; nothing, if the ranks exchange data in another way",
             seen="2 ranks train in a process group, and exchange no gradients: each has a model of its own; ...",
             means="what they exchange is less than a thousandth of the model a step, such as a loss",
+        ),
+        Rule(
+            r"(the DistributedSampler of rank \d+ has \w+=\S+, that of rank \d+ \w+=\S+): they do not divide the data",
+            "{0}: they do not divide the data",
+            "give all ranks the same seed, shuffle and num_replicas, and each its own rank: DistributedSampler(data) "
+            "takes RANK and WORLD_SIZE from the process group; different for each rank may be a seed of augmentations",
+            seen="the DistributedSampler of rank 0 has seed=0, that of rank 1 seed=1: they do not divide the data: ...",
+            means="each has an order of its own, or another part than it should: ranks train on some samples twice, "
+            "and on others never",
+        ),
+        Rule(
+            r"(the DistributedSampler of rank \d+ has \d+ samples, that of rank \d+ \d+): they do not divide the data",
+            "{0}: they do not divide the data",
+            "give all ranks the same data set; if each has its own files, leave out the sampler, and take as many "
+            "batches on all",
+            seen="the DistributedSampler of rank 0 has 100 samples, that of rank 1 90: they do not divide the data",
+            means="the sampler takes a part of what its rank has: of files that differ, the rest is never used",
         ),
         Rule(
             r"(each of the \d+ ranks starts .*?, which forms? a group of (?:its|their) own)",

@@ -10,7 +10,9 @@ from kittrain.outcome.rank_output import (
     CHANGED_NOTHING,
     LINES,
     LOST_WORKER,
+    NO_PROCESSES,
     OTHER_GROUP,
+    SAME_ORDER,
     WIDTH,
     aborted,
     child_error,
@@ -25,6 +27,7 @@ from kittrain.outcome.rank_output import (
     not_finite_loss,
     other_group,
     repeated_error,
+    starts_nothing,
     thread_error,
     trains_nothing,
     without_traceback,
@@ -284,6 +287,14 @@ def test_words_of_errors_in_a_last_line_are_none(line: str) -> None:
 )
 def test_training_that_changes_nothing_is_told(lines: list[str], told: str) -> None:
     assert trains_nothing(lines).startswith(told) if told else trains_nothing(lines) == ""
+
+
+def test_processes_that_were_not_started_and_orders_that_stay_the_same_are_told() -> None:
+    assert starts_nothing([f"note: {NO_PROCESSES}"]) == NO_PROCESSES
+    assert starts_nothing(["training"]) == ""
+    order = f"{SAME_ORDER} in all 3 passes"
+    assert trains_nothing([f"note: {order}"]) == order
+    assert trains_nothing([f"note: {order}", f"note: {CHANGED_NOTHING}no rate"]) == f"{CHANGED_NOTHING}no rate"
 
 
 def test_a_note_of_the_hooks_is_no_last_line() -> None:

@@ -19,6 +19,8 @@ HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
 LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and the signal
 CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
+NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn"
+SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
 SAME: Final = 10  # lines that show one loss, after which it does not change
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
@@ -66,7 +68,8 @@ _WORKER: Final = re.compile(r"RuntimeError: DataLoader worker \(pid \d+\) is (ki
 _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+\.py)"')  # below the script's frames
 # What libraries print at exit, unrelated to the failure.
 _NOISE: Final = re.compile(
-    rf"(\[rank\d+\]:)?\[[WI]\d{{4}} |note: {CHANGED_NOTHING}|.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
+    r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
+    rf"note: (?:{CHANGED_NOTHING}|{SAME_ORDER}|{NO_PROCESSES})|"
     r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
 )
 
@@ -208,12 +211,19 @@ def not_finite_loss(lines: Sequence[str]) -> str:
 
 
 def trains_nothing(lines: Sequence[str]) -> str:
-    """That no step of the rank has changed anything, or that the loss that it shows has stayed the same; else empty."""
+    """That no step has changed anything, that the loss has stayed the same, or all epochs' order; else empty."""
     texts = [*map(clean, lines)]
     idle = (f"{CHANGED_NOTHING}{text.partition(CHANGED_NOTHING)[2]}" for text in texts if CHANGED_NOTHING in text)
     shown = [found[1] for text in texts if (found := _LOSS_VALUE.search(text))]
     same = len(shown) >= SAME and len({*shown}) == 1 and float(shown[0].rstrip(".")) != 0
-    return next(idle, f"the loss was {shown[0]} in the last {len(shown)} lines that show it" if same else "")
+    if same:
+        return next(idle, f"the loss was {shown[0]} in the last {len(shown)} lines that show it")
+    return next(idle, next((text[text.find(SAME_ORDER) :] for text in texts if SAME_ORDER in text), ""))
+
+
+def starts_nothing(lines: Sequence[str]) -> str:
+    """That a rank has left its work to processes, and has started none; empty if not."""
+    return NO_PROCESSES if any(NO_PROCESSES in line for line in lines) else ""
 
 
 def innermost_error(error: str, traceback: str) -> str:

@@ -14,12 +14,13 @@ import time
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from kittrain.system import calls, heartbeat_files
+from kittrain.system import calls, heartbeat_files, sample_orders
 from kittrain.system.calls import NO_CALL, Call
 from kittrain.system.exchanges import MANY, OFTEN, Exchanges
 from kittrain.system.heartbeat_files import NO_FILES, Files, LoadedFile
+from kittrain.system.sample_orders import SampleOrder
 
 
 class Phase(IntEnum):
@@ -72,7 +73,8 @@ _STORED_AT: Final = _BEGUN_AT + _BEGUN.size
 # The script's evaluations: seconds in those that have ended, and time.monotonic() when this one began; 0: none.
 _EVALUATED: Final = struct.Struct("<dd")
 _EVALUATED_AT: Final = _STORED_AT + _STORED.size
-SIZE: Final = _EVALUATED_AT + _EVALUATED.size
+_ORDER_AT: Final = _EVALUATED_AT + _EVALUATED.size  # of the sampler of the first step
+SIZE: Final = _ORDER_AT + sample_orders.SIZE
 _TOGETHER: Final = ((0, _NOW.size), (_EVALUATED_AT, _EVALUATED.size))  # what is written at once
 READS: Final = 3  # of a page that its rank changes meanwhile
 
@@ -268,6 +270,14 @@ class ScriptWriter:
         if self._calls or self._by_hand:
             _STORED.pack_into(self._page, _STORED_AT, self._steps, time.monotonic())
 
+    def samples(self, sampler: Any) -> None:
+        """The script trains on what a ``DistributedSampler`` gives.
+
+        Raises:
+            struct.error: it is none of torch's.
+        """
+        SampleOrder.write(self._page, _ORDER_AT, sampler)
+
     def evaluation_begins(self) -> None:
         """The script evaluates its model."""
         self._evaluating = time.monotonic()
@@ -338,6 +348,7 @@ class HeartbeatState:
             its own has saved; zeros: none.
         evaluated: the seconds of the evaluations of a script with a loop of its own that have ended, and when the
             current one began, in ``time.monotonic()``; 0: none.
+        order: in which a script with a loop of its own trains on samples, as of rank 0; None: unknown.
     """
 
     beats: int
@@ -362,6 +373,7 @@ class HeartbeatState:
     begun: int = 0
     stored: tuple[int, float] = (0, 0.0)
     evaluated: tuple[float, float] = (0.0, 0.0)
+    order: SampleOrder | None = None
 
     @classmethod
     def read(cls, file: Path) -> Self:
@@ -404,6 +416,7 @@ class HeartbeatState:
             begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],
             stored=_STORED.unpack_from(page, _STORED_AT) if updates else (0, 0.0),
             evaluated=_EVALUATED.unpack_from(page, _EVALUATED_AT) if phase is Phase.SCRIPT else (0.0, 0.0),
+            order=SampleOrder.read(page, _ORDER_AT, 0) if phase is Phase.SCRIPT else None,
             **seen,
         )
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kittrain.agent.hooks.own_launchers import processes
+from kittrain.outcome.rank_output import NO_PROCESSES
 from tests.trainer.nodes import Nodes
 
 SCRIPT = """
@@ -88,3 +89,19 @@ def test_what_accelerate_config_wrote_counts(tmp_path: Path, name: str, text: st
     assert [processes(one, home) for one in (plain, named)] == [0, 0], "one world of both machines"
     file.write_bytes(b"num_processes: \xff")
     assert processes(plain, home) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "told"), [(0, True), (1, False)])
+def test_processes_of_which_there_are_none_are_told_once_the_ranks_have_done_nothing(
+    tmp_path: Path, *, number: int, told: bool
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch.multiprocessing as mp\n"
+        f"if __name__ == '__main__':\n    mp.start_processes(print, args=(), nprocs={number}, start_method='fork')\n"
+    )
+    with Nodes(tmp_path, str(tmp_path / "train.py"), nodes="1", PET_NPROC_PER_NODE="2") as nodes:
+        nodes.start(0)
+        assert nodes.wait(0) == 0, nodes.everything()
+        assert (NO_PROCESSES in nodes.output(0)) is told
+        assert (nodes.end(0)["note"] == f"rank 0: {NO_PROCESSES}") is told

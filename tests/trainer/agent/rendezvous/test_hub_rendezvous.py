@@ -31,6 +31,7 @@ from kittrain.outcome.termination import Ending
 from kittrain.system import port
 from kittrain.system.heartbeat import Phase
 from kittrain.system.lines import ConnectionLost, LineStream
+from kittrain.system.sample_orders import SampleOrder
 from tests.trainer.nodes import free_port
 
 SECRET = b"0123456789abcdef"
@@ -458,3 +459,23 @@ def test_the_first_node_hears_when_a_spare_is_gone(job: Job) -> None:
     until(lambda: not zero.num_nodes_waiting() and list(zero.spares) == [2])
     two.leave()
     until(lambda: not zero.num_nodes_waiting() and not zero.spares)
+
+
+@two_nodes
+def test_the_first_node_hears_of_orders_that_differ_once_all_have_told_theirs(job: Job) -> None:
+    one, zero = job.connect(job.backend(1), job.backend(0))
+    job.rounds(one, zero)
+    order = SampleOrder(rank=0, parts=2, part=0, samples=9, seed=0, shuffle=True)
+    zero.report_orders([order])
+    one.report_orders([replace(order, rank=1, part=1, seed=1)])
+    until(lambda: not zero.num_nodes_waiting() and [each.seed for each in zero.orders] == [0, 1])
+    zero.end_round(lost=False)
+    until_ended(one)
+    job.rounds(one, zero)
+    assert zero.orders == (), "those of the new round are not known"
+    zero.report_orders([order])
+    one.report_orders([replace(order, rank=1, part=1)])
+    zero.report_alone(1)
+    one.report_alone(1)
+    until(lambda: not zero.num_nodes_waiting() and zero.training_alone == 2)
+    assert zero.orders == (), "nothing differs"

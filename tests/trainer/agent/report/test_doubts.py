@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from kittrain.agent.report.doubts import Doubts
+from kittrain.system.sample_orders import SampleOrder
 from tests.trainer.agent.report.ranks import SteppedRanks
 
 
@@ -52,3 +54,18 @@ def test_ranks_that_train_alone_are_told_while_they_do_and_logged_once() -> None
         doubts.observe(SeparateRanks(), training_alone=alone, world=2)
         assert bool(doubts.seen) is (alone == 2)
     assert lines == [f"warning: {doubts.seen}"]
+
+
+def test_ranks_that_do_not_divide_the_data_are_told_and_logged_once() -> None:
+    lines: list[str] = []
+    doubts = Doubts(lines.append)
+    order = SampleOrder(rank=0, parts=2, part=0, samples=9, seed=0, shuffle=True)
+    orders = [order, replace(order, rank=1, part=1, seed=1)]
+    for _ in range(2):
+        doubts.observe(SteppedRanks(), training_alone=0, world=2, orders=orders)
+    assert doubts.seen.startswith(
+        "the DistributedSampler of rank 0 has seed=0, that of rank 1 seed=1: they do not divide"
+    )
+    assert lines == [f"warning: {doubts.seen}"]
+    doubts.observe(SteppedRanks(), training_alone=0, world=2, orders=[order])
+    assert doubts.seen == ""

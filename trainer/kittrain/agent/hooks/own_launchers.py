@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import separate_groups
+from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.outcome.rank_output import NO_PROCESSES
 from kittrain.system import heartbeat
 from kittrain.system.imports import after_import
 
@@ -38,6 +40,7 @@ def watch(environ: Mapping[str, str] = os.environ) -> None:
     tell = functools.partial(_tell, world, environ.get("KIT_HEARTBEAT_FILE"), os.getpid())
     after_import("torch.distributed.launcher.api", lambda module: _in_this_process(module, tell))
     after_import("subprocess", lambda module: _as_program(module, tell))
+    after_import("torch.multiprocessing.spawn", lambda module: watch_calls(module, "start_processes", _started))
 
 
 def processes(command: object, environ: Mapping[str, str] = os.environ) -> int:
@@ -78,6 +81,11 @@ def _configured(words: str, environ: Mapping[str, str]) -> dict[str, str]:
         with suppress(OSError, RuntimeError, ValueError):  # no such file, no home, not text
             return dict(COUNT.findall(file.expanduser().read_text(encoding="utf-8")))
     return {}
+
+
+def _started(_function: object, _args: object = (), nprocs: int = 1, *_rest: object, **_more: object) -> None:
+    if nprocs == 0:  # as torch.cuda.device_count() is on a machine without GPUs
+        sys.stderr.write(f"note: {NO_PROCESSES}\n")
 
 
 def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:

@@ -33,6 +33,7 @@ from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.agent.hooks.idle_steps import IdleSteps
 from kittrain.agent.hooks.last_call import LastCall
+from kittrain.agent.hooks.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
@@ -61,7 +62,9 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
     with suppress(OSError):  # without a heartbeat the script still runs
         writer = ScriptWriter(Path(name))
         evaluations = ScriptEvaluations(writer.evaluation_begins, writer.evaluation_ends)
-        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations))
+        orders = SamplerOrders(writer.samples, lambda: writer.steps, lambda: evaluations.pending)
+        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders))
+        after_import("torch.utils.data.distributed", orders.watch)
         after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations))
@@ -71,11 +74,14 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         trackers.watch(lambda: writer.steps, environ)
 
 
-def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
+def _watch_optimizers(
+    module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations, orders: SamplerOrders
+) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
     idle = IdleSteps()
     atexit.register(idle.tell)
+    atexit.register(orders.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -83,6 +89,7 @@ def _watch_optimizers(module: ModuleType, writer: ScriptWriter, evaluations: Scr
         weakref.finalize(optimizer, known.discard, id(optimizer)).atexit = False
         evaluations.trains(optimizer)
         if not writer.optimized:
+            orders.trains()
             writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
             if not OTHERS.isdisjoint(sys.modules):
                 writer.meets_otherwise()

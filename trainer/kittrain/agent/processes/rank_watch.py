@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.processes import Usage, signal_name, usage
+from kittrain.system.sample_orders import SampleOrder
 
 POLL_INTERVAL: Final = 0.25  # seconds
 SAYING: Final = 20.0  # seconds after which what a rank printed last is no longer what it does
@@ -209,6 +211,9 @@ class RankWatch:
             idle = ((number, rank_output.trains_nothing(self._logs.last(number))) for number in self._ranks)
             told = [f"rank {number}: {what}" for number, what in idle if what]
         if not (told or self.steps or self.script_steps):
+            none = ((number, rank_output.starts_nothing(self._logs.last(number))) for number in self._ranks)
+            told = [f"rank {number}: {what}" for number, what in none if what]
+        if not (told or self.steps or self.script_steps):
             lines = ((number, rank_output.excerpt(self._logs.last(number))) for number in self._ranks)
             told = [f"rank {number} printed last: {rank_output.last_line(last)}" for number, last in lines if last]
         return next(iter(told), "")
@@ -292,6 +297,14 @@ class RankWatch:
         beats = (rank.beat for rank in self._ranks.values())
         facts = ({"updates": beat.updates, "met": beat.met, "group": beat.group} for beat in beats)
         return sum(trains_alone(**one, world=world, ended=ended) for one in facts)
+
+    @property
+    def orders(self) -> list[SampleOrder]:
+        """In which this node's ranks train on samples, once that of all of them is known; else empty."""
+        found = [
+            replace(one, rank=number) for number, rank in self._ranks.items() if (one := rank.beat.order) is not None
+        ]
+        return found if len(found) == len(self._ranks) else []
 
     @property
     def separate(self) -> int:

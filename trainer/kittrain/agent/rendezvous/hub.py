@@ -14,9 +14,10 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from kittrain.agent.rendezvous import messages
@@ -33,6 +34,8 @@ from kittrain.agent.rendezvous.stragglers import StragglerDetector
 from kittrain.agent.rendezvous.succession import Configuration, Verdict
 from kittrain.outcome.termination import Ending
 from kittrain.system.port import BACKLOG
+from kittrain.system.sample_orders import SampleOrder
+from kittrain.system.sample_orders import distinct as distinct_orders
 
 MAX_MISSED_HEARTBEATS: Final = 6  # of a node whose ranks run
 TICK: Final = 0.1  # seconds between two checks of timeouts
@@ -90,6 +93,7 @@ class Hub:
         self._told = ""  # the first node, of a standstill
         self._alone: dict[Node, int] = {}  # ranks that train a model of their own
         self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
+        self._orders: dict[Node, Sequence[SampleOrder]] = {}  # in which they train on samples
         self._spares: list[Node] = []  # that know that they stand by for this round
         self._timings_sent_at = 0.0
         self._timings_interval = settings.keep_alive_timeout
@@ -232,16 +236,24 @@ class Hub:
                 self._hang_detector.record_stacks(node, [replace(rank, node=node.name) for rank in ranks])
             case messages.Look(ranks=ranks):
                 self._standstill.record(node, [replace(rank, node=node.name) for rank in ranks])
-            case messages.OwnAlone(ranks=ranks):
-                self._alone[node] = ranks
-                self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
-            case messages.OwnResume(resume=resume):
-                self._record_resume(node, resume)
             case messages.Drain():
                 node.draining = True
             case messages.Done():
                 self._membership.mark_done(node)
                 self._changed.set()
+            case _:
+                self._compare(node, message)
+
+    def _compare(self, node: Node, message: Message) -> None:
+        """Tell the first node of the round what its ranks do not do alike."""
+        match message:
+            case messages.OwnAlone(ranks=ranks):
+                self._alone[node] = ranks
+                self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
+            case messages.OwnResume(resume=resume):
+                self._record_resume(node, resume)
+            case messages.OwnOrders(orders=orders):
+                self._record_orders(node, orders)
 
     def _record_resume(self, node: Node, resume: Resume) -> None:
         """Once all nodes of the round have resumed, tell the first if they have from different files."""
@@ -249,6 +261,13 @@ class Hub:
         group = self._membership.group
         if len(self._resumes) == len(group) and len(found := distinct(self._resumes.values())) > 1:
             self._send(group[0], messages.AllResumes(resumes=found))
+
+    def _record_orders(self, node: Node, orders: Sequence[SampleOrder]) -> None:
+        """Once all nodes of the round have told theirs, tell the first if they are not the same."""
+        self._orders[node] = orders
+        group = self._membership.group
+        if len(self._orders) == len(group) and len(found := distinct_orders(chain(*self._orders.values()))) > 1:
+            self._send(group[0], messages.AllOrders(orders=found))
 
     def _leave(self, node: Node) -> None:
         """The agent of a drained node ends, and takes no part in any further round."""
@@ -412,6 +431,7 @@ class Hub:
         self._told = ""
         self._alone.clear()
         self._resumes.clear()
+        self._orders.clear()
         self._spares = []
         group = self._membership.group
         first = group[0]

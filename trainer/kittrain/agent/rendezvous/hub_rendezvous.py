@@ -27,6 +27,7 @@ from kittrain.agent.rendezvous.settings import RendezvousSettings
 from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.outcome.termination import FINISHED, Ending, as_fatal
 from kittrain.system.lines import ConnectionLost
+from kittrain.system.sample_orders import SampleOrder, distinct
 
 M = TypeVar("M", bound=Message)
 POLL_SECONDS: Final = 1.0  # between two calls of `waiting`
@@ -120,7 +121,7 @@ class HubRendezvous(Rendezvous):
         self._run_id = run_id
         self._address = address
         self._store = store
-        self._round_ended = self._done = self._resumed = self._stands_by = False
+        self._round_ended = self._done = self._resumed = self._ordered = self._stands_by = False
         self._reported = (False, False, False)  # of the ranks: stalled, frozen, quiet
         self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
@@ -149,6 +150,7 @@ class HubRendezvous(Rendezvous):
         self.training_alone = self._own_alone = 0
         self.spares = ()
         self.resumes, self._resumed = (), False
+        self.orders, self._ordered = (), False
         self._stands_by = False
         last.place, last.astray = message.rank, False
         return RendezvousInfo(
@@ -215,6 +217,12 @@ class HubRendezvous(Rendezvous):
         if not self._resumed:
             self._resumed = True
             self.send(messages.OwnResume(resume=resume))
+
+    def report_orders(self, orders: Sequence[SampleOrder]) -> None:
+        """See the base class: sent once a round."""
+        if not self._ordered:
+            self._ordered = True
+            self.send(messages.OwnOrders(orders=distinct(orders)))
 
     def report_stacks(self, ranks: Sequence[RankStatus]) -> None:
         """See the base class."""
@@ -383,6 +391,8 @@ class HubRendezvous(Rendezvous):
                 self.training_alone = ranks
             case messages.AllResumes(resumes=resumes):
                 self.resumes = resumes
+            case messages.AllOrders(orders=orders):
+                self.orders = orders
             case messages.Spares(nodes=nodes):
                 self.spares = nodes
             case messages.StandsStill(seconds=seconds, what=what):

@@ -12,6 +12,7 @@ from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousHand
 from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.outcome.termination import Ending
+from kittrain.system.sample_orders import SampleOrder, distinct
 
 # Raised when the rendezvous or the other nodes are gone: try again with a new connection.
 LOST: Final = (RendezvousError, dist.DistError)
@@ -53,11 +54,13 @@ class Rendezvous(RendezvousHandler):
             of this node.
         resumes: from what the ranks of this round have gone on, on the node with group rank 0, once all nodes have
             told the hub and where it is not the same.
+        orders: in which the ranks of this round train on samples, likewise.
     """
 
     lost: bool
     hosts = False
     resumes: Sequence[Resume] = ()
+    orders: Sequence[SampleOrder] = ()
     reason = ""
     culprit: tuple[int, int] | None = None
     stacks_requested = False
@@ -83,6 +86,14 @@ class Rendezvous(RendezvousHandler):
         Raises:
             RendezvousError: node 0 is gone.
         """
+
+    def report_orders(self, orders: Sequence[SampleOrder]) -> None:
+        """Report the order in which each of this node's ranks trains on samples; may be called again.
+
+        Raises:
+            RendezvousError: node 0 is gone.
+        """
+        self.orders = distinct(orders)
 
     def heartbeat(
         self, *, stalled: bool, frozen: bool, progress: Mapping[int, tuple[int, float]], quiet: bool = False

@@ -16,6 +16,7 @@ from kittrain.agent.rendezvous.diagnosis import RankStatus
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.rendezvous.succession import Configuration
 from kittrain.outcome.termination import Ending
+from kittrain.system.sample_orders import SampleOrder
 
 Count = Annotated[int, lambda number: number >= 0]
 Port = Annotated[int, lambda number: 0 < number < 1 << 16]
@@ -136,6 +137,13 @@ class OwnResume(Message):
     """From what its ranks have gone on, once that is known."""
 
     resume: Resume
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnOrders(Message):
+    """In which order its ranks train on samples, once that is known of all: the first rank's of each kind."""
+
+    orders: Sequence[SampleOrder]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,6 +296,13 @@ class AllResumes(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AllOrders(Message):
+    """To the first node of a round: in which order the nodes' ranks train on samples, where that is not the same."""
+
+    orders: Sequence[SampleOrder]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StandBy(Message):
     """To a node that is ready: the round is full without it, and it may take the place of one that is lost."""
 
@@ -316,7 +331,7 @@ FROM_NODES: Final[Table] = {
     kind.__name__: kind
     for kind in (
         *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, Look),
-        *(OwnAlone, OwnResume, KeepAlive, Fail, Serves, Leave),
+        *(OwnAlone, OwnResume, OwnOrders, KeepAlive, Fail, Serves, Leave),
     )
 }
 FROM_HUB: Final[Table] = {
@@ -338,6 +353,7 @@ FROM_HUB: Final[Table] = {
         StepTimings,
         AllAlone,
         AllResumes,
+        AllOrders,
         StandBy,
         Spares,
         JobFailed,

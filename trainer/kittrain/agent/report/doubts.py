@@ -7,6 +7,7 @@ from typing import Final
 
 from kittrain.agent.hooks.script_progress import alone
 from kittrain.agent.report.observed import Ranks
+from kittrain.system.sample_orders import SampleOrder, difference
 
 NOT_FINITE: Final = "the loss is not finite, "
 
@@ -22,6 +23,8 @@ class Doubts:
         self._log = log
         self._alone = ""  # ranks train models of their own
         self._told_alone = False
+        self._apart = ""  # they do not divide the data
+        self._told_apart = False
         self._not_finite = ""  # they train NaN
         self._printed_loss = ""  # what they print of that
         self._background = ""  # they have not ended, though their processes have
@@ -30,18 +33,23 @@ class Doubts:
         """A round begins."""
         self._not_finite = self._background = ""
 
-    def observe(self, ranks: Ranks, *, training_alone: int, world: int) -> None:
+    def observe(self, ranks: Ranks, *, training_alone: int, world: int, orders: Sequence[SampleOrder] = ()) -> None:
         """Take what this node's ranks show.
 
         Args:
             ranks: this node's.
             training_alone: as ``Rendezvous.training_alone``.
             world: the number of all ranks.
+            orders: as ``Rendezvous.orders``.
         """
         self._alone = alone(training=training_alone, group=ranks.group, separate=ranks.separate, world=world)
         if self._alone and not self._told_alone:  # ranks that are slow to exchange something may look so for a while
             self._told_alone = True
             self._log(f"warning: {self._alone}")
+        self._apart = difference(orders, world)
+        if self._apart and not self._told_apart:
+            self._told_apart = True
+            self._log(f"warning: {self._apart}")
         if ranks.not_finite and not self._not_finite:
             self._not_finite = f"the parameters are not finite, as seen at step {ranks.not_finite}"
             self._log(f"warning: {self._not_finite}")
@@ -60,7 +68,7 @@ class Doubts:
     @property
     def seen(self) -> str:
         """What processes and groups show; empty: nothing."""
-        return self._not_finite or self._background or self._alone
+        return self._not_finite or self._background or self._alone or self._apart
 
     @property
     def printed(self) -> str:

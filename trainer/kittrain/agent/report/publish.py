@@ -29,6 +29,7 @@ from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import BRIEF, Failure
 from kittrain.outcome.termination import Ending
 from kittrain.system.console import log
+from kittrain.system.sample_orders import SampleOrder
 
 CLOCK_READS: Final = 2
 
@@ -280,6 +281,7 @@ class Reporter:
         *,
         training_alone: int = 0,
         resumes: Sequence[Resume] = (),
+        orders: Sequence[SampleOrder] = (),
     ) -> None:
         """Take what this node's ranks show, and the step times of all.
 
@@ -288,6 +290,7 @@ class Reporter:
             timings: as ``Rendezvous.step_timings`` gives them.
             training_alone: as ``Rendezvous.training_alone``.
             resumes: as ``Rendezvous.resumes``.
+            orders: as ``Rendezvous.orders``.
         """
         self._watch_processes()
         self.recovery.update(ranks.reached)
@@ -301,7 +304,7 @@ class Reporter:
             self.history.recovered(self.recovery.complete, lost=self.steps.lost, why=self.steps.resumed.not_whole)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")
-        self.doubts.observe(ranks, training_alone=training_alone, world=self._world)
+        self.doubts.observe(ranks, training_alone=training_alone, world=self._world, orders=orders)
         self._times.observe(timings)
 
     def _watch_processes(self) -> None:

@@ -307,11 +307,17 @@ class NodeAgent(ElasticAgent):
             self._handler.report_alone(alone)
             if resume := self._reporter.files.resume:
                 self._handler.report_resume(resume)
+            if orders := self._watch.orders:
+                self._handler.report_orders(orders)
         handler = self._handler
         self._reporter.spares = handler.spares
         self._reporter.standstill = None if ended else handler.standstill
         self._reporter.observe(
-            self._watch, handler.step_timings, training_alone=handler.training_alone, resumes=handler.resumes
+            self._watch,
+            handler.step_timings,
+            training_alone=handler.training_alone,
+            resumes=handler.resumes,
+            orders=handler.orders,
         )
         if not self._reporter.recovery.goes_on:
             self._on_training()
@@ -429,7 +435,9 @@ class NodeAgent(ElasticAgent):
                 if self._drain.requested or over:
                     return
             self._reporter.standstill = None
-            self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
+            self._reporter.observe(
+                self._watch, training_alone=self._handler.training_alone, orders=self._handler.orders
+            )
         except RoundOver:
             if not self._marked():
                 raise
@@ -468,7 +476,7 @@ class NodeAgent(ElasticAgent):
         cause = root_cause(failures)
         self._reporter.departures.saw_failure(cause, time.time())
         self._finish_watch()
-        self._reporter.observe(self._watch, training_alone=self._handler.training_alone)
+        self._reporter.observe(self._watch, training_alone=self._handler.training_alone, orders=self._handler.orders)
         script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.steps.loaded)
         hopeless = is_hopeless(cause, self.ending.failure)
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
