@@ -128,6 +128,15 @@ HANGS: Final = Family(
             "broadcast of [4] float32 from rank 1 at train.py:9; each waits for others",
         ),
         Rule(
+            r"\bwaits? in [^\n]*, of different groups; each waits for others$",
+            "",
+            "call the collectives of several groups in the same order on all ranks: each waits here in another group's "
+            "call; look for a condition, a set or a thread that changes the order",
+            seen="no step for 40s: ranks 0-1 wait in all_reduce at train.py:20, of different groups; each waits for "
+            "others",
+            means="the ranks are in both groups, and each has been in its call for a while",
+        ),
+        Rule(
             APART,
             "",
             "all ranks have to make the same collectives in the same order: look for one under a condition that "

@@ -86,6 +86,13 @@ def call(length: int) -> Call:
             id="another source",
         ),
         pytest.param(
+            [at(rank, REDUCING, call=replace(call(4), group=int(rank == 1))) for rank in range(3)],
+            1,
+            "rank 1 (node 1, pod run-1) has been in all_reduce of step 121 for 34 s, at train.py:31 in loss, of a "
+            "group of ranks, where others are in one of another group; ranks 0, 2 wait in all_reduce",
+            id="another group",
+        ),
+        pytest.param(
             [at(0), at(1, REDUCING, phase=Phase.FORWARD)],
             0,
             "rank 0 (node 0, pod run-0) has been in the gradients' all-reduce of step 121 for 34 s, at train.py:40 in "

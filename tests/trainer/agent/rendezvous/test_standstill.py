@@ -30,6 +30,10 @@ def from_rank(root: int) -> Call:
     return replace(call(4), name="broadcast", root=root)
 
 
+def of_group(group: int) -> Call:
+    return replace(call(4), group=group)
+
+
 JOINING: Any = {"phase": Phase.STARTING, "stepped": False, "grouped": False}
 
 
@@ -220,6 +224,7 @@ APART = (
     [rank(0, wait="barrier"), rank(1, wait="barrier")],
     [rank(0, wait="recv"), rank(1, wait="all_reduce")],
     [rank(at, wait="broadcast", call=from_rank(at)) for at in (0, 1)],
+    [rank(at, wait="all_reduce", call=of_group(at)) for at in (0, 1)],
 )
 ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, wait=BACKWARD, busy=True)],
@@ -229,6 +234,8 @@ ON_ITS_WAY = (
     [rank(0, wait="barrier"), rank(1, loads=True)],
     [rank(at, wait="broadcast", call=from_rank(1)) for at in (0, 1)],
     [rank(0, wait="all_reduce"), rank(1, wait="all_reduce")],  # it may take so long
+    [rank(0, wait="all_reduce", call=of_group(1)), rank(1, wait="all_reduce")],  # likewise
+    [rank(at, wait="all_reduce", call=of_group(1)) for at in (0, 1)],
     [rank(0, wait="send"), rank(1, wait="recv")],  # likewise
     [rank(0, wait="barrier"), replace(rank(1, wait=BACKWARD), said="retrying")],
 )
@@ -248,6 +255,17 @@ def test_ranks_that_wait_for_each_other_are_said_to_once_they_have_for_a_while(
     job.answer(50.0, *statuses)
     assert job.watch.text.endswith("; each waits for others") is told
     assert len(job.watch.text) <= LIMIT
+
+
+def test_ranks_that_wait_in_calls_of_different_groups_are_told_that() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    for now in (20.0, 50.0):
+        assert job.looks(now)
+        job.answer(now, *(rank(at, wait="all_reduce", call=of_group(at)) for at in (0, 1)))
+    assert job.watch.text == (
+        "ranks 0-1 wait in all_reduce at h.py:5 in step, of different groups; each waits for others"
+    )
 
 
 @pytest.mark.parametrize("wait", ["send", "recv"])

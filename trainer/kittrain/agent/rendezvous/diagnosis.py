@@ -157,6 +157,16 @@ def other_root(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if one.call.root == found[0][1].root]
 
 
+def other_group(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    """Ranks that wait in a collective of another group than most others, although all are in both groups."""
+    calls = [(one.rank, one.call.group) for one in statuses if one.call.number and one.location.wait == one.call.name]
+    counts = Counter(group for _, group in calls)
+    if len(counts) < 2 or len(calls) < len(statuses):  # noqa: PLR2004  one whose call is not known may be on its way
+        return []
+    odd = min(counts, key=lambda group: counts[group])
+    return [one for one in statuses if one.call.group == odd]
+
+
 def _locked(statuses: Sequence[RankStatus]) -> list[RankStatus]:
     return [one for one in statuses if one.location.wait == BUILD]
 
@@ -178,11 +188,12 @@ BEHIND: Final[Row] = (_behind, "in {doing}")
 OUTSIDE: Final[Row] = (_outside, "in {doing}")
 APART: Final[Row] = (_apart, "in {doing}, which not all ranks have entered")
 UNEQUAL: Final[Row] = (_unequal, "in {doing}, with {tensor}, where others have another size")
+OTHER_GROUP: Final[Row] = (other_group, "in {doing}, of a group of ranks, where others are in one of another group")
 OTHER_ROOT: Final[Row] = (other_root, "in {doing}, with one{given}, where others name another rank")
 LOCKED: Final[Row] = (_locked, "in {doing}, for a lock file that no rank of this job holds")
 UNGROUPED: Final[Row] = (_ungrouped, "in {doing}, although all ranks of this job are there: it is told of others")
 TOGETHER: Final[Row] = (list, "in {doing}, although all have entered it: check the network and the devices")
-CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, LOCKED, APART, OTHER_ROOT, UNEQUAL)
+CAUSES: Final = (FROZEN, WITHOUT_STACK, BEHIND, OUTSIDE, LOCKED, APART, OTHER_GROUP, OTHER_ROOT, UNEQUAL)
 COMMON: Final = (FROZEN, WITHOUT_STACK, OUTSIDE, LOCKED, UNGROUPED, TOGETHER)
 
 

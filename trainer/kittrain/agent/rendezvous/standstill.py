@@ -15,7 +15,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from kittrain.agent.rendezvous.diagnosis import Diagnosis, RankStatus, calls_in_progress, diagnose, other_root, ranges
+from kittrain.agent.rendezvous.diagnosis import (
+    Diagnosis,
+    RankStatus,
+    calls_in_progress,
+    diagnose,
+    other_group,
+    other_root,
+    ranges,
+)
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
 from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, Location
@@ -32,6 +40,7 @@ SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
 APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
 APART_WORDS: Final = "; each waits for others"
+OF_GROUPS: Final = ", of different groups"
 EMPTY: Final = frozenset({"barrier", "new_group"})  # exchange nothing that could take so long
 ONE_WAY: Final = frozenset({"send", "recv"})  # a rank in one of them and a rank in the other may be at work together
 ONE_WAY_APART: Final = 60.0  # the same for these: what isend() and irecv() have begun may be on its way meanwhile
@@ -93,7 +102,8 @@ class StandstillWatch:
         text = sentence(statuses, left=[node.index for node in group if node.done])
         apart = self._wait_apart(statuses if complete else (), now)
         if apart and text and _SAYS not in text:
-            text = f"{text[: LIMIT - len(APART_WORDS)]}{APART_WORDS}"
+            words = f"{OF_GROUPS if other_group(_running(statuses)) else ''}{APART_WORDS}"
+            text = f"{text[: LIMIT - len(words)]}{words}"
         if _without_counts(text) != _without_counts(self.text):
             self.text = text
         self._delay = min(2 * self._delay, MAX_DELAY if self.text else UNTOLD_DELAY)
@@ -105,12 +115,13 @@ class StandstillWatch:
     def _wait_apart(self, statuses: Sequence[RankStatus], now: float) -> bool:
         """Whether all ranks have long been waiting in calls that cannot be one, so that none can end.
 
-        Or in one call of all that exchanges nothing, or all send, or all receive, or not from or to one rank.
+        Or in one call of all that exchanges nothing, or all send, or all receive, or not from or to one rank, or not of
+        one group.
         """
-        running = [one for one in statuses if not one.ended]
+        running = _running(statuses)
         waits = {one.location.wait for one in running}
         still = all(one.has_stack and not (one.busy or one.frozen) for one in running) and not waits & {"", BUILD}
-        if not still or len(running) == 1 or not (_cannot_be_one(waits) or other_root(running)):
+        if not still or len(running) == 1 or not (_cannot_be_one(waits) or other_root(running) or other_group(running)):
             self._places = []
             return False
         places = [(one.rank, one.location, one.call) for one in running]
@@ -163,6 +174,10 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     if len(text + says) <= LIMIT or len(text) < LIMIT - SAID:
         text += says
     return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
+
+
+def _running(statuses: Sequence[RankStatus]) -> list[RankStatus]:
+    return [one for one in statuses if not one.ended]
 
 
 def _cannot_be_one(waits: AbstractSet[str]) -> bool:
