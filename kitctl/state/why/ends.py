@@ -132,6 +132,20 @@ ENDS: Final = Family(
             seen="killed by SIGXCPU",
         ),
         Rule(
+            r"^killed by SIGPIPE|\(killed by SIGPIPE|\bBrokenPipeError: ",
+            "",
+            "it wrote to a pipe or a connection whose reader has ended: see how that has (a program that it started, "
+            "whose output and exit code tell); leave SIGPIPE as Python has it, for an error with its line",
+            seen="killed by SIGPIPE",
+        ),
+        Rule(
+            r"^killed by SIG(?:USR[12]|HUP|PROF|VTALRM|QUIT|IO)\b|\(killed by SIG(?:USR[12]|HUP|PROF|VTALRM|QUIT|IO)\b",
+            "",
+            "a process has sent it that signal, which ends one that does not handle it: handle it by signal.signal() "
+            "before anything sends it, in each process that may get it (a profiler, a scheduler's warning)",
+            seen="killed by SIGUSR1",
+        ),
+        Rule(
             r"\[Errno 24\] Too many open files: '(?!/dev/shm|/proc)([^']+)'",
             "",
             "close what the script opens, with open(...) as file; what a data set keeps open for each item adds up; or "

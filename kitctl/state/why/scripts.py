@@ -26,6 +26,14 @@ SCRIPTS: Final = Family(
             called=r"\bopen\([^\n]*[ ,(=][\"'][wax][bt]?\+?[\"']",
         ),
         Rule(
+            r"FileNotFoundError: .*?No such file or directory: '([^']*(?<!\d)(?:\d{4}[-_]?\d\d[-_]?\d\d\D?\d\d"
+            r"[-_:.]?\d\d[-_:.]?\d\d|\d\d[-_:]\d\d[-_:]\d\d|1[5-9]\d{8})(?!\d)[^']*)'",
+            "the node has no {0}",
+            "if the script names it by the time, each rank has a name of its own: let rank 0 choose it, and send it to "
+            "all by broadcast_object_list(), or give it as an argument; else see that it is on each node",
+            means="its name has a date or a time in it",
+        ),
+        Rule(
             r"FileNotFoundError: .*?No such file or directory: '(/[^']*)'",
             "the node has no {0}",
             "mount it where the script looks for it (--volume), or send it: --workdir",
@@ -46,6 +54,61 @@ SCRIPTS: Final = Family(
             "it is looked for in the working folder, which Hydra changes (hydra.job.chdir): "
             "hydra.utils.to_absolute_path('{0}'), or a whole path",
             seen="exit code 1: FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
+        ),
+        Rule(
+            r"\[Errno 18\] Invalid cross-device link|Invalid cross-device link \(os error 18\)",
+            "",
+            "os.rename() and os.link() work within one file system: write the temporary file next to its final name, "
+            "or shutil.move(), which copies and is not atomic",
+            seen="OSError: [Errno 18] Invalid cross-device link: '/dev/shm/last.pt' -> 'out/last.pt'",
+        ),
+        Rule(
+            r"\[Errno 39\] Directory not empty",
+            "",
+            "a folder replaces an empty one alone, and is removed when it is empty: shutil.rmtree() it first, on one "
+            "rank and with no rank that writes there meanwhile (dist.barrier()), or give each checkpoint a new name",
+            seen="OSError: [Errno 39] Directory not empty: 'last.tmp' -> 'last'",
+        ),
+        Rule(
+            r"\[Errno 122\] Disk quota exceeded|Disk quota exceeded \(os error 122\)",
+            "",
+            "remove what is not needed there, as old checkpoints and caches, raise the quota (of bytes or of files), "
+            "or write elsewhere",
+            seen="OSError: [Errno 122] Disk quota exceeded",
+        ),
+        Rule(
+            r"\[Errno 26\] Text file busy",
+            "",
+            "a program is replaced while it runs, or run while it is written: write it under another name and "
+            "os.replace() it, on one rank, before a dist.barrier()",
+            seen="OSError: [Errno 26] Text file busy: './tokenize'",
+        ),
+        Rule(
+            r"\[Errno 20\] Not a directory: '([^']*)'",
+            "",
+            "a part of that path is a file: see which (an archive that was not unpacked, a file with a folder's name)",
+            seen="NotADirectoryError: [Errno 20] Not a directory: 'data.zip/train'",
+        ),
+        Rule(
+            r"\[Errno 37\] No locks available",
+            "",
+            "that file system has no locks, as NFS without its lock service: put lock files and databases into /tmp of "
+            "each node, or mount it with locks",
+            seen="OSError: [Errno 37] No locks available",
+        ),
+        Rule(
+            r"\bTimeout: The file lock '([^']*)' could not be acquired",
+            "",
+            "another process holds it for longer than that: release it before the others need it (one rank prepares in "
+            "`with FileLock(...)`, and only then all meet at a barrier), or give it a longer timeout",
+            seen="Timeout: The file lock 'cache.lock' could not be acquired.",
+        ),
+        Rule(
+            r"ChildProcessError: \[Errno 10\] No child processes",
+            "",
+            "something else has waited for that process already: leave out signal(SIGCHLD, SIG_IGN), and os.wait() for "
+            "any process, which take it from subprocess and data loaders",
+            seen="ChildProcessError: [Errno 10] No child processes",
         ),
         Rule(
             r"Read-only file system(?!s)",

@@ -31,6 +31,30 @@ TRAINING: Final = Family(
             seen="Default process group has not been initialized",
         ),
         quoted(
+            r"ConstraintViolationError: Constraints violated|Not all values of [^\n]* are valid because",
+            "the code fixes a size that was marked as dynamic (a constant in view(), a comparison, another input of "
+            "that size): leave that out, or mark_dynamic() of it, or use maybe_mark_dynamic(), which allows it",
+            "ConstraintViolationError: Constraints violated (L['x'].size()[0])! ...",
+        ),
+        quoted(
+            r"cannot set number of interop threads after",
+            "torch.set_num_interop_threads() once, at the beginning of the script, before any operation of torch; "
+            "set_num_threads() may come later",
+            "RuntimeError: Error: cannot set number of interop threads after parallel work has started or "
+            "set_num_interop_threads called",
+        ),
+        quoted(
+            r"^RuntimeError: context has already been set",
+            "set_start_method() once, under if __name__ == '__main__'; a library has it set before: "
+            "multiprocessing.get_context('spawn') for what needs another one, as DataLoader(multiprocessing_context=)",
+            "RuntimeError: context has already been set",
+        ),
+        quoted(
+            r"Seed must be between 0 and 2\*\*32 - 1|seed must be between 0 and 2\*\*32 - 1",
+            "NumPy takes 32 bits, and torch.initial_seed() has 64: seed % 2**32; a negative one is none",
+            "ValueError: Seed must be between 0 and 2**32 - 1",
+        ),
+        quoted(
             r"Error\(s\) in loading state_dict for .*?mixed torch\.Tensor and DTensor|Error\(s\) in loading state_dict "
             r"for .*?\bto DTensor before calling",
             "a whole state goes into a sharded model by torch.distributed.checkpoint.state_dict.set_model_state_dict("

@@ -461,6 +461,44 @@ def test_what_ranks_recover_from_is_told_with_its_fix_while_they_do() -> None:
     assert "create it" in found.fix
 
 
+@pytest.mark.parametrize(
+    ("name", "by_the_clock"),
+    [
+        ("/out/run-2026-01-05_14-15-12/config.json", True),
+        ("runs/14-15-12-021694/config.json", True),
+        ("/out/20260105-141512/last.pt", True),
+        ("/data/2026-01-05/train.csv", False),
+        ("/data/shard-000117.bin", False),
+        ("/data/10.20.30.40/train.csv", False),
+        ("/out/run-1767622512.25/last.pt", True),
+    ],
+)
+def test_a_name_with_a_time_in_it_may_be_another_one_on_each_rank(name: str, *, by_the_clock: bool) -> None:
+    found = explain(failed(f"FileNotFoundError: [Errno 2] No such file or directory: '{name}'"), 0.0)
+    assert ("broadcast_object_list" in found.fix) is by_the_clock, found
+
+
+@pytest.mark.parametrize(
+    ("note", "fix"),
+    [
+        (
+            "rank 0: the optimizer has changed nothing: none of its parameters had a gradient at all 9 steps",
+            "sharded",
+        ),
+        ("rank 0: the optimizer has changed nothing: its learning rate was 0 at all 9 steps", "see the learning rate"),
+        ("rank 1: the DistributedSampler that shuffles has had the same order in all 3 passes: set_epoch", "set_epoch"),
+        ("no optimizer step was seen; rank 0: it has started 0 processes by torch.multiprocessing.spawn", "mp.spawn"),
+        ("rank 0: the loss was 0.6931 in the last 12 lines that show it", ""),
+        ("no optimizer step was seen; rank 0 printed last: the DistributedSampler that shuffles", ""),
+    ],
+)
+def test_what_training_lacked_has_a_fix_and_is_no_cause(note: str, fix: str) -> None:
+    found = explain(replace(JOB, phase="Succeeded", note=note), 0.0)
+    assert (found.cause, found.note) == ("", note)
+    assert fix in found.fix
+    assert bool(found.fix) is bool(fix)
+
+
 def test_a_cause_without_own_words_is_documented_by_a_message_that_leads_to_it() -> None:
     rules = [rule for family in FAMILIES for rule in family.rules]
     for rule in rules:
