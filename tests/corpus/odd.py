@@ -20,6 +20,24 @@ for i in range(4000):
         os.kill(os.getppid(), signal.SIGTERM)
 """
 )
+_SAMPLERS: Final = (
+    DDP
+    + """
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+data, held_out = TensorDataset(torch.randn(240, 4)), TensorDataset(torch.randn(40, 4))
+sampler, checks = DistributedSampler(data, {given}), DistributedSampler(held_out)
+for epoch in range(3):
+    {epoch}
+    for number, _ in enumerate(DataLoader(data, batch_size=12, sampler=sampler)):
+        if number < 10:
+            step()
+        if number == 5:
+            model.eval()
+            with torch.no_grad():
+                total = sum(model(batch).sum() for batch, in DataLoader(held_out, batch_size=4, sampler=checks))
+            model.train()
+"""
+)
 ODD: Final = (
     Situation(
         name="an interrupt that the script raises",
@@ -147,5 +165,34 @@ body = urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/").r
         name="a loss that stays the same",
         script=DDP + "for i in range(12):\n    step()\n    print('step', i, 'loss', 0.6931)",
         cause=r"rank 0: the loss was 0\.6931 in the last 12 lines that show it",
+    ),
+    Situation(
+        name="samplers of different seeds",
+        script=_SAMPLERS.format(given="seed=rank", epoch="sampler.set_epoch(epoch)"),
+        cause="^the DistributedSampler of rank 0 has seed=0, that of rank 1 seed=1: they do not divide the data$",
+        fix="same seed",
+    ),
+    Situation(
+        name="samplers of one part",
+        script=_SAMPLERS.format(given="rank=0, num_replicas=2", epoch="sampler.set_epoch(epoch)"),
+        cause="^the DistributedSampler of rank 0 has rank=0, that of rank 1 rank=0: they do not divide the data$",
+        fix="each its own rank",
+    ),
+    Situation(
+        name="samplers of data sets of different sizes",
+        script=_SAMPLERS.replace("240", "240 + 20 * rank").format(given="drop_last=True", epoch="pass"),
+        cause="^the DistributedSampler of rank 0 has 240 samples, that of rank 1 260: they do not divide the data$",
+        fix="same data set",
+    ),
+    Situation(
+        name="epochs of one order",
+        script=_SAMPLERS.format(given="seed=7", epoch="pass"),
+        cause="^rank 0: the DistributedSampler that shuffles has had the same order in all 3 passes",
+        fix="set_epoch",
+    ),
+    Situation(
+        name="healthy samplers with an evaluation in each epoch",
+        script=_SAMPLERS.format(given="seed=7", epoch="sampler.set_epoch(epoch)"),
+        healthy=True,
     ),
 )
