@@ -63,13 +63,6 @@ SCRIPTS: Final = Family(
             seen="OSError: [Errno 18] Invalid cross-device link: '/dev/shm/last.pt' -> 'out/last.pt'",
         ),
         Rule(
-            r"\[Errno 39\] Directory not empty",
-            "",
-            "a folder replaces an empty one alone, and is removed when it is empty: shutil.rmtree() it first, on one "
-            "rank and with no rank that writes there meanwhile (dist.barrier()), or give each checkpoint a new name",
-            seen="OSError: [Errno 39] Directory not empty: 'last.tmp' -> 'last'",
-        ),
-        Rule(
             r"\[Errno 122\] Disk quota exceeded|Disk quota exceeded \(os error 122\)",
             "",
             "remove what is not needed there, as old checkpoints and caches, raise the quota (of bytes or of files), "
@@ -82,12 +75,6 @@ SCRIPTS: Final = Family(
             "a program is replaced while it runs, or run while it is written: write it under another name and "
             "os.replace() it, on one rank, before a dist.barrier()",
             seen="OSError: [Errno 26] Text file busy: './tokenize'",
-        ),
-        Rule(
-            r"\[Errno 20\] Not a directory: '([^']*)'",
-            "",
-            "a part of that path is a file: see which (an archive that was not unpacked, a file with a folder's name)",
-            seen="NotADirectoryError: [Errno 20] Not a directory: 'data.zip/train'",
         ),
         Rule(
             r"\[Errno 37\] No locks available",

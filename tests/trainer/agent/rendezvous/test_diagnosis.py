@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kittrain.agent.rendezvous.diagnosis import RankStatus, diagnose, making_progress, ranges
+from kittrain.agent.rendezvous.diagnosis import RankStatus, diagnose, making_progress, other_group, ranges
 from kittrain.agent.rendezvous.stacks import Location
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import Phase
@@ -172,3 +172,9 @@ def test_the_diagnosis_mentions_that_a_rank_is_busy_if_the_timeout_is_fixed() ->
     found = diagnose([at(0), at(1, READING, phase=Phase.FORWARD, **WORKING | {"exempt": False})])
     assert (found.rank, found.step) == (1, 120)
     assert "for 34 s, at data.py:12 in __getitem__, busy (it used 0.9 cores); rank 0 waits" in found.text
+
+
+def test_ranks_are_in_different_groups_only_if_the_calls_of_all_are_known() -> None:
+    apart = [at(rank, REDUCING, call=replace(call(4), group=rank)) for rank in range(2)]
+    assert [one.rank for one in other_group(apart)] == [0]
+    assert other_group([*apart, at(2, REDUCING)]) == []
