@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import kittrain
 from kittrain import torch_private
-from kittrain.torch_private import early
+from kittrain.torch_private import early, hooks
 from kittrain.torch_private.early import EXTRA_STATE, WRAPPED_MODULES
 from kittrain.torch_private.elastic import ElasticAgent
 from kittrain.torch_private.fsdp import (
@@ -77,6 +77,7 @@ WAITS: Final = (
     early.WAITS_FOR_TENSOR,
     *early.WAITS_FOR_WORKERS,
 )
+HOOKS: Final = (*hooks.MODULE, *hooks.PARAMETER, *hooks.OPTIMIZER)
 TIMEOUT: Final = "_set_pg_timeout"
 CREATE_STORE: Final = "_create_c10d_store"
 SET_GROUP: Final = "_update_default_pg"
@@ -245,6 +246,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         MESHES,
         EXTRA_STATE,
         *WRAPPED_MODULES,
+        *HOOKS,
         *(function for _, function in WAITS if private(function)),
     }
 
@@ -270,6 +272,27 @@ def test_torchs_agent_has_the_field(field: str) -> None:
 
 def test_the_timeout_of_a_process_group_can_be_set() -> None:
     assert hasattr(dist, "set_timeout") or hasattr(distributed_c10d, TIMEOUT)
+
+
+def test_modules_parameters_and_optimizers_have_their_hooks_by_number() -> None:
+    module = nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(module.parameters())
+    known = hooks.NewHooks([module], [optimizer])
+    registered = [
+        module.register_forward_hook(print),
+        module.register_forward_pre_hook(print),
+        module.register_full_backward_hook(print),
+        module.register_full_backward_pre_hook(print),
+        module.weight.register_hook(print),
+        module.weight.register_post_accumulate_grad_hook(print),
+        optimizer.register_step_pre_hook(print),
+        optimizer.register_step_post_hook(print),
+    ]
+    owners = (*((module, name) for name in hooks.MODULE), *((module.weight, name) for name in hooks.PARAMETER))
+    found = [getattr(*one) for one in (*owners, *((optimizer, name) for name in hooks.OPTIMIZER))]
+    assert sorted(number for one in found for number in one) == sorted(one.id for one in registered)
+    known.remove()
+    assert not any(found)
 
 
 def test_ddp_reads_which_parameters_it_ignores() -> None:

@@ -207,7 +207,7 @@ def test_a_round_may_end_where_a_loop_asks_for_more(
 
 
 @pytest.mark.parametrize(
-    ("point", "each_step"), [("update of step 6", False), ("count of step 6", True), ("end of step 6", True)]
+    ("point", "each_step"), [("update of step 6", False), ("count of step 6", True), ("count of step 1", True)]
 )
 def test_a_state_that_has_changed_since_the_last_step_is_not_used(point: str, *, each_step: bool) -> None:
     script = Script(point=point, each_step=each_step)

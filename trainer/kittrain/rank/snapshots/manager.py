@@ -80,6 +80,7 @@ class SnapshotManager:
         self._reached = Cursor()  # of the last state to save or resumed from
         self._on_disk = True  # whether that state is a snapshot on disk, as opposed to an in-memory copy
         self.generation = 0
+        self.alike = False  # whether the script had seeded all ranks alike, where ranks live on
         self.not_whole = ""  # on rank 0, why the newest snapshot was not used, if no node has some of its shards
         self.prepared = False
 
@@ -165,6 +166,7 @@ class SnapshotManager:
         own = self._reached_by(brought)
         sources = survivors.agree(world, own, outlived=brought is not None, part=self._state.part.number)
         if sources is None:
+            self.alike = survivors.seeded_alike(world)
             return None
         agreed = world.broadcast_value(brought, Brought, source=min(sources.values()))
         assert agreed.cursor
@@ -173,7 +175,8 @@ class SnapshotManager:
             self._claim(self._folder)
             self._continue_from(agreed)
         survivors.share(world, self._state, sources=sources, has=own == self._reached_by(agreed), change=change)
-        self._own.outlive(self._order.seed, step)
+        self.alike = agreed.alike
+        self._own.outlive(self._order.seed, step, alike=agreed.alike)
         self._reached, self._on_disk = agreed.cursor, False
         return agreed
 

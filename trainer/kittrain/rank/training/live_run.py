@@ -17,20 +17,18 @@ Why: decision 60.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final, Self
 
-from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim.lr_scheduler import LRScheduler
-from torch.optim.optimizer import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.training.loader_pass import OnResize
+from kittrain.rank.training.loop_changes import AtPlace, Moves, Round, Untouched
 from kittrain.rank.training.run import Run
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
@@ -40,6 +38,10 @@ from kittrain.rank.world.data import Data
 from kittrain.rank.world.distributed import World
 
 SEEN: Final = (LRScheduler, GradScaler)  # whose changes are, besides modules' and optimizers'
+AFTER_STEP: Final = (
+    "ranks were lost in what the loop does after step {} and before it asks for more, such as an evaluation: "
+    "that is not done again"
+)
 
 
 def run_rounds(
@@ -75,6 +77,7 @@ def run_rounds(
                 survival = run.survival
                 survival.check()
                 survival.watch(hooks)
+            survival.enter()
             try:
                 with run:
                     train(run)
@@ -101,33 +104,50 @@ class RunSurvival(Survival):
 
     def __init__(self, world: World, run: LiveRun, objects: Mapping[str, Any]) -> None:
         super().__init__(world, run.state, why_not=_why_not(run, objects))
+        self._optimizers = list(run.state.optimizers.values())
         self._schedulers = [one for one in objects.values() if isinstance(one, LRScheduler)]
-        self._marks: list[int] = []
-        self._tail_counts = False  # the loop moves a scheduler between ``run.step()`` and the next place
-        self._end: BeforeEnd | None = None  # of an epoch, where the loop is in what it does there
-        self._modes: Sequence[tuple[nn.Module, bool]] = ()  # that it trains in
+        self._scalers = [one for one in objects.values() if isinstance(one, GradScaler)]
+        self._moves = Moves(self._optimizers, self._schedulers)
+        self._places: list[Any] = []  # of what moves, at the last place or step
+        self._usual: list[bool] | None = None  # what moves between ``run.step()`` and the next place; None: not known
+        self._kept: AtPlace | None = None  # since the last place
+        self._round: Round | None = None
+        self._untouched: Untouched | None = None
+        self._looked = self._undoes = False
         self.asked = True
 
     def watch(self, hooks: ExitStack) -> None:
         """See from now on when an optimizer changes the state."""
         if self.possible:
-            for one in self._state.optimizers.values():
+            for one in self._optimizers:
                 hooks.callback(one.register_step_pre_hook(lambda *_: self.update()).remove)
+
+    def enter(self) -> None:
+        """A round begins: the script's function is called."""
+        if self.possible:
+            self._round = Round(self._state.modules, self._optimizers, self._scalers)
 
     @property
     def undoes(self) -> bool:
         """Whether the loop is at the end of an epoch, and what it does there is going to be done anew."""
-        return self._end is not None
+        return self._undoes
+
+    def begin(self) -> None:
+        """See the base class."""
+        super().begin()
+        self._looked = False
+        if self.possible:
+            self._untouched = Untouched(self._state.modules, self._optimizers)
 
     def settled(self) -> None:
         """The state is one that a loop may go on from: training begins, or an epoch has ended with all of its work."""
-        self.updating, self.asked, self._end = False, True, None
-        self._marks = self._now()
+        self._arrive()
+        self.asked, self._kept = True, AtPlace(self._optimizers, self._scalers)
 
     def stepped(self) -> None:
         """A step has ended, but not yet what the loop does after it."""
-        self.updating, self.asked, self._end = False, False, None
-        self._marks = self._now()
+        self._arrive()
+        self.asked = False
 
     def ask(self, *, tail: bool) -> None:
         """The loop asks what comes next.
@@ -139,53 +159,59 @@ class RunSurvival(Survival):
             RoundOverError: nothing does.
         """
         if not self.asked:
-            self._tail_counts = self._tail_counts or self._marks != self._now()
-            self.asked, self._marks = True, self._now()
-            if tail or not self._modes:
-                self._modes = [(one, one.training) for module in self._state.modules for one in module.modules()]
-        if tail and self._end is None:
-            self._end = BeforeEnd(self._schedulers, self._state.optimizers.values())
+            self._end_of_tail()
+            if not self._looked:
+                self._look()
+            if tail and self._round:
+                self._round.keep_modes()
+            if not tail:
+                self._kept = AtPlace(self._optimizers, self._scalers)
+        if tail and not self._undoes:
+            self._undoes, self._kept = True, AtPlace(self._optimizers, self._scalers, self._schedulers)
         self.step(None)
 
     def judge(self) -> None:
         """The round is over: undo what will be done anew. If the state has changed otherwise, it cannot be used."""
-        if self._end is not None and not self.updating:
-            self._end.restore()
-            self._restore_buffers()
-        self._end = None
-        for module, mode in self._modes:
-            module.training = mode
-        self._modes = ()
-        unfinished = self._tail_counts and not self.asked
-        self.updating = self.updating or unfinished or self._marks != self._now()
+        if not self.updating:
+            if self._undoes:
+                self._restore_buffers()
+            else:
+                self.updating = self._changed()
+            if self.asked and self._kept:
+                self._kept.restore()
+        self._undoes, self._kept = False, None
+        if self._round:
+            self._round.restore()
+        if self._untouched and (name := self._untouched.changed()):
+            self.updating = True
+            self._world.warn(f"the state cannot be used, as no optimizer holds {name}, and the script has changed it")
 
-    def _now(self) -> list[int]:
-        return [one.last_epoch for one in self._schedulers]
+    def _arrive(self) -> None:
+        self.updating, self._undoes, self._kept = False, False, None
+        self._places = self._moves.now()
 
+    def _end_of_tail(self) -> None:
+        """What the loop does after a step is done."""
+        before, self._places, self.asked = self._places, self._moves.now(), True
+        if self._usual is None:
+            self._usual = [False] * len(before)
+        if before != self._places:
+            compared = zip(self._usual, before, self._places, strict=True)
+            self._usual = [usual or one != other for usual, one, other in compared]
 
-class BeforeEnd:
-    """What the end of an epoch changes, as it was before: schedulers, and the options of optimizers' parameter groups.
+    def _look(self) -> None:
+        """After a step: whether the loop changes what it cannot be seen to."""
+        self._looked = True
+        if self._untouched and (name := self._untouched.changed()):
+            self._untouched = None
+            self.refuse(f"it cannot see when {name} changes, which no optimizer holds")
 
-    Args:
-        schedulers: that the run has.
-        optimizers: that the run has.
-    """
-
-    def __init__(self, schedulers: Iterable[LRScheduler], optimizers: Iterable[Optimizer]) -> None:
-        self._schedulers = [(one, copy.deepcopy(one.state_dict())) for one in schedulers]
-        groups = [group for one in optimizers for group in one.param_groups]
-        self._groups = [(group, copy.deepcopy(_options(group))) for group in groups]
-
-    def restore(self) -> None:
-        """Undo what was changed since."""
-        for scheduler, state in self._schedulers:
-            scheduler.load_state_dict(copy.deepcopy(state))
-        for group, options in self._groups:
-            for name, value in options.items():
-                if isinstance(now := group.get(name), Tensor):  # what a compiled optimizer reads
-                    now.copy_(value)
-                else:
-                    group[name] = copy.copy(value)
+    def _changed(self) -> bool:
+        """Whether something has moved that would move again, or has not, and would not any more."""
+        moved = [one != other for one, other in zip(self._places, self._moves.now(), strict=True)]
+        if self.asked:
+            return any(self._moves.scheduled(moved))
+        return self._usual is None or any(usual and not one for one, usual in zip(moved, self._usual, strict=True))
 
 
 class LiveRun(Run):
@@ -221,6 +247,8 @@ class LiveRun(Run):
             self._epoch, self._epoch_start = self._session.loop
         if (requested := self._session.requested) is not None:
             self._places.request(requested)
+        if self._session.after_step:
+            self._world.print(f"note: {AFTER_STEP.format(self._session.steps)}")
         self.survival.settled()
         self._tell_session()
         return self
@@ -247,6 +275,11 @@ class LiveRun(Run):
             return brought
         return replace(brought, loop=[self._epoch, self._epoch_start], asked=asked, requested=requested)
 
+    def _asked_for_data(self) -> None:
+        if self._taken.pending and self._world.rounds:  # a loop that goes on after an error finds out here
+            self._world.rounds.check()
+        super()._asked_for_data()
+
     def _cut_short(self) -> Step | None:
         """The step that was not finished here; if another rank has finished it, it counts."""
         if not self._session.entered or not (batches := self._taken.taken):
@@ -255,6 +288,7 @@ class LiveRun(Run):
         return self._session.step(self._taken.cursor, ids=ids, size=size, epoch=self._epoch)
 
     def _loop_begun(self) -> None:
+        self._own.go_on_seeded(self._session.steps)
         self._session.report_left(self.survival.take_left())
         self.survival.settled()
         self.survival.begin()
@@ -291,11 +325,6 @@ class LivePlaces(SnapshotPlaces):
     def stored(self) -> None:
         """See the base class."""
         self._survival.end()
-
-
-def _options(group: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A parameter group without its parameters."""
-    return {name: value for name, value in group.items() if name not in {"params", "param_names"}}
 
 
 def _why_not(run: LiveRun, objects: Mapping[str, Any]) -> str:

@@ -159,6 +159,11 @@ class Session:
         return self._agreed.requested if self._agreed else None
 
     @property
+    def after_step(self) -> bool:
+        """Whether the ranks that have outlived their round were all in what a script's loop does after a step."""
+        return bool(self.loop) and not self.asked
+
+    @property
     def outlived(self) -> bool:
         """Whether the state is that of ranks that have outlived their round."""
         return self._agreed is not None
@@ -177,7 +182,7 @@ class Session:
         earlier = self._agreed.rounds if self._agreed else ()
         losses = {step.number: step.loss for step in steps if math.isfinite(step.loss)}
         rounds = (*earlier, life) if life.start < life.stop else earlier
-        return Brought(cursor=self.cursor, rounds=rounds, losses=losses), steps
+        return Brought(cursor=self.cursor, rounds=rounds, losses=losses, alike=self._snapshots.alike), steps
 
     def settle(self, timeout: float) -> bool:
         """Wait for what this rank publishes; returns whether that is done."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from kittrain import World, join
-from kittrain.rank.snapshots.read.survivors import StatesDifferError, agree, share
+from kittrain.rank.snapshots.read.survivors import StatesDifferError, agree, seeded_alike, share
 from kittrain.rank.snapshots.state.state import State
 from tests.trainer.nodes import free_port
 from tests.trainer.worlds import finish, fork, placed
@@ -89,6 +89,13 @@ def agree_on_each_part_of_a_model(world: World) -> None:
         agree(world, [3, 4, 3][world.rank], outlived=True, part=part)
 
 
+def know_whether_the_script_has_seeded_all_alike(world: World) -> None:
+    torch.manual_seed(5)
+    assert seeded_alike(world)
+    torch.manual_seed(5 + world.rank // 2)
+    assert not seeded_alike(world)
+
+
 def be_rank(folder: str) -> None:
     with join() as world:
         for check in (
@@ -97,6 +104,7 @@ def be_rank(folder: str) -> None:
             take_the_batch_statistics_of_one,
             agree_that_nobody_has_a_state,
             agree_on_each_part_of_a_model,
+            know_whether_the_script_has_seeded_all_alike,
         ):
             check(world)
             world.barrier()

@@ -45,6 +45,7 @@ class Brought:
         loop: of a script's own loop: its epoch, and the step that this began after; else empty.
         asked: whether the loop has done what it does after its last step, such as an evaluation.
         requested: the metrics of a snapshot that it has requested, and that was not taken; None: there is none.
+        alike: whether the script had seeded all ranks alike.
     """
 
     cursor: Cursor | None = None
@@ -53,10 +54,17 @@ class Brought:
     loop: Sequence[int] = ()
     asked: bool = False
     requested: Mapping[str, float] | None = None
+    alike: bool = False
 
     def reached(self, step: int) -> int:
         """How far the rank is, to compare it with others: after a step, what follows it, and the end of its epoch."""
         return 3 * step + (2 if self.loop[-1:] == [step] else int(self.asked))
+
+
+def seeded_alike(world: World) -> bool:
+    """Whether the script has seeded all ranks alike, and has several. Collective."""
+    seeds = world.all_gather([torch.initial_seed() >> 1])  # a signed number
+    return world.size > 1 and len({seed for (seed,) in seeds}) == 1
 
 
 def agree(world: World, reached: int | None, *, outlived: bool, part: int = 0) -> Mapping[int, int] | None:

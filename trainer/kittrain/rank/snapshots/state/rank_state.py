@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+
 from kittrain.rank.snapshots.files.tree import load
 from kittrain.rank.world import rng
 from kittrain.rank.world.replica_state import ReplicaState
@@ -46,6 +48,7 @@ class RankState:
         self.ranks = 0
         self.others: list[Any] = []
         self.generators: RngState | None = None
+        self._outlived: int | None = None  # what the generators were seeded with, as this process goes on
 
     def capture(self) -> dict[str, Any]:
         """Values by name, which name the rank as well. Collective."""
@@ -59,9 +62,23 @@ class RankState:
         if self._separate_streams:
             rng.seed_all(derive_seed("rank", seed, 0, self._rank))
 
-    def outlive(self, seed: int, step: int) -> None:
-        """Training goes on after a step in other ranks; ``seed`` is that of the data's order."""
-        rng.seed_all(derive_seed("rank", seed, step, self._rank))
+    def outlive(self, seed: int, step: int, *, alike: bool = False) -> None:
+        """Training goes on after a step in other ranks.
+
+        Args:
+            seed: that of the data's order.
+            step: that was the last one.
+            alike: the script had seeded all ranks alike: what it draws to decide the same on all of them stays so.
+        """
+        rank = 0 if alike and not self._separate_streams else self._rank
+        rng.seed_all(derive_seed("rank", seed, step, rank))
+        self._outlived = torch.initial_seed()
+
+    def go_on_seeded(self, step: int) -> None:
+        """If the script has seeded the generators since ``outlive``: draw other numbers than after its beginning."""
+        if self._outlived is not None and (seed := torch.initial_seed()) != self._outlived:
+            rng.seed_all(derive_seed("seeded", seed, step))
+        self._outlived = None
 
     def restore(self, saved: Mapping[str, bytes], *, ranks: int, same: bool, seed: int) -> None:
         """Training resumes.
