@@ -1,4 +1,4 @@
-"""A rank dies while all evaluate, after a step: the others go on, and what is not done again is told."""
+"""A rank dies while all evaluate: the others go on, and it is done again, or told where a loop cannot do that."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ class Evaluating(Survivors):
         self._command = (str(SCRIPTS / "evaluating_loop.py"), *self._command[2:])
 
 
-def test_a_rank_dies_in_an_evaluation_within_an_epoch_and_the_others_live_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loop", [{}, {"FIT": "1"}], ids=["own", "fit"])
+def test_a_rank_dies_in_an_evaluation_within_an_epoch_and_the_others_live_on(
+    tmp_path: Path, loop: dict[str, str]
+) -> None:
     marker = tmp_path / "died"
-    with Evaluating(tmp_path, DIES=str(marker)) as nodes:
+    with Evaluating(tmp_path, DIES=str(marker), **loop) as nodes:
         nodes.start(0, 1, 2)
         assert [nodes.wait(index) for index in range(3)] == [0, 0, 0]
         assert marker.exists()
         assert len(list(nodes.records.glob("*.jsonl"))) == 4, "one rank is new"
-        assert nodes.everything().count(AFTER_STEP.format(15)) == 1
         told = [int(line.split()[-1]) for line in nodes.everything().splitlines() if "evaluated after step" in line]
-        assert told == [step for step in range(5, STEPS + 1, 5) if step != 15]
+        again = "FIT" in loop
+        assert nodes.everything().count(AFTER_STEP.format(15)) == 1 - again
+        assert told == [step for step in range(5, STEPS + 1, 5) if step != 15 or again]
         assert audit(committed(nodes.snapshots), ORDER) == Cursor(EPOCHS, 0)
-    whole = undisturbed(["-m", "tests.trainer.scripts.evaluating_loop", *WORKLOAD[2:]], tmp_path, ranks=3)
-    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, whole)
+    command = ["-m", "tests.trainer.scripts.evaluating_loop", *WORKLOAD[2:]]
+    assert_ends_as_undisturbed(nodes.snapshots, nodes.records, undisturbed(command, tmp_path, ranks=3, **loop))

@@ -1,7 +1,7 @@
 """Trains by a loop that evaluates every few steps, on all ranks, with ``toy``'s arguments.
 
-Its rate of learning moves with each step, and its gradients are halved by a hook. DIES is a file: once, the second rank
-writes it and dies in an evaluation.
+Its rate of learning moves with each step, and its gradients are halved by a hook; with FIT it is fit()'s loop. DIES is
+a file: once, the second rank writes it and dies in an evaluation.
 """
 
 import os
@@ -16,8 +16,8 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from kittrain import Data, Run, join, run_rounds
-from kittrain.workloads.toy import Record, observer, options, random_samples
+from kittrain import Data, Run, Training, join, run_rounds
+from kittrain.workloads.toy import Record, observer, options, random_samples, slow_loss
 
 EVALUATE_EVERY, DIES_AT = 5, 15
 
@@ -32,11 +32,11 @@ def main() -> None:
         data = Data(random_samples(args.samples), batch=args.batch_size, seed=args.seed)
         record = Record(args.record, world)
 
-        def evaluate(run: Run) -> None:
+        def evaluate(step: int) -> dict[str, float]:
             model.eval()
             torch.set_grad_enabled(False)
             value = model(torch.ones(2, 20)).mean()
-            if "DIES" in os.environ and world.rank == 1 and run.steps_done == DIES_AT:
+            if "DIES" in os.environ and world.rank == 1 and step == DIES_AT:
                 file = Path(os.environ["DIES"])
                 if not file.exists():
                     file.touch()
@@ -44,7 +44,8 @@ def main() -> None:
             dist.all_reduce(value)
             torch.set_grad_enabled(True)
             model.train()
-            world.print(f"evaluated after step {run.steps_done}")
+            world.print(f"evaluated after step {step}")
+            return {"value": value.item()}
 
         def train(run: Run) -> None:
             parallel = DistributedDataParallel(model)
@@ -61,10 +62,25 @@ def main() -> None:
                     optimizer.zero_grad()
                     scheduler.step()
                     if run.steps_done % EVALUATE_EVERY == 0:
-                        evaluate(run)
+                        evaluate(run.steps_done)
 
         on_step = observer(args, world, record)
-        run_rounds(world, train, on_step=on_step, model=model, optimizer=optimizer, scheduler=scheduler, data=data)
+        if "FIT" not in os.environ:
+            run_rounds(world, train, on_step=on_step, model=model, optimizer=optimizer, scheduler=scheduler, data=data)
+            return
+        model.get_parameter("0.weight").register_hook(lambda gradient: gradient * 0.5)
+        Training(
+            world,
+            model,
+            optimizer,
+            slow_loss(args.step_time, record),
+            data,
+            epochs=args.total_epochs,
+            scheduler=scheduler,
+            on_step=on_step,
+            on_evaluate=evaluate,
+            evaluate_every=EVALUATE_EVERY,
+        ).fit()
 
 
 main()

@@ -295,7 +295,7 @@ def test_parameters_that_change_after_the_first_step_are_found_when_the_round_en
 
     with pytest.raises(StatesDifferError):
         Later(6).run()
-    assert "as no optimizer holds weight, and the script has changed it" in capsys.readouterr().out
+    assert "cannot be used: no optimizer holds weight, and the script has changed it" in capsys.readouterr().out
 
 
 def test_what_is_not_done_again_is_told(capsys: pytest.CaptureFixture[str]) -> None:

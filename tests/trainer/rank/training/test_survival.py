@@ -114,6 +114,63 @@ class Evaluated:
         return {name: number}
 
 
+class CutEvaluation:
+    """Two epochs of two steps; ranks are lost once while the first epoch is evaluated."""
+
+    def __init__(self, folder: Path, *, cut: bool, swaps: bool = False) -> None:
+        torch.manual_seed(1)
+        self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.modes: list[bool] = []
+        self.calls: list[int] = []
+        self._cut, self._swaps = cut, swaps
+        samples = torch.rand(16, 3, generator=torch.Generator().manual_seed(2))
+        loss, data = self._loss, Data(TensorDataset(samples), batch=8, seed=3)
+        world = outlived.world(folder)
+        Training(world, self.model, self.optimizer, loss, data, epochs=2, on_epoch=self._evaluate).fit()
+
+    def _loss(self, model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
+        self.modes.append(model.training)
+        found: torch.Tensor = model(batch[0]).square().mean()
+        return found
+
+    def _evaluate(self, epoch: int) -> dict[str, float]:
+        weights = [one.detach().clone() for one in self.model.parameters()]
+        self.model(torch.rand(8, 3, generator=torch.Generator().manual_seed(4)))  # changes batch statistics
+        self.model.eval()
+        self.optimizer.param_groups[0]["lr"] *= 0.5
+        with torch.no_grad():
+            for one in self.model.parameters() if self._swaps else ():
+                one.mul_(0.9)
+        if self._cut:
+            self._cut = False
+            raise RuntimeError(CLOSED)
+        with torch.no_grad():
+            for one, value in zip(self.model.parameters(), weights, strict=True):
+                one.copy_(value)
+        self.model.train()
+        self.calls.append(epoch)
+        return {"epoch": epoch}
+
+
+def test_an_evaluation_that_is_cut_short_is_done_anew_from_the_same_state(tmp_path: Path) -> None:
+    whole, cut = CutEvaluation(tmp_path / "whole", cut=False), CutEvaluation(tmp_path / "cut", cut=True)
+    assert (cut.calls, whole.calls) == ([0, 1], [0, 1])
+    assert cut.modes == whole.modes == [True] * 4
+    assert cut.optimizer.param_groups[0]["lr"] == whole.optimizer.param_groups[0]["lr"] == 0.1 / 4
+    assert cut.model[1].num_batches_tracked == whole.model[1].num_batches_tracked
+    assert read_manifest(max((tmp_path / "cut").glob("step-*"))).metrics == {"epoch": 1}
+
+
+def test_weights_that_an_evaluation_has_swapped_are_not_trained_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    CutEvaluation(tmp_path / "whole", cut=False, swaps=True)
+    with pytest.raises(StatesDifferError, match="cut short on each rank"):
+        CutEvaluation(tmp_path / "cut", cut=True, swaps=True)
+    assert "cannot be used: 0.weight is not what was trained" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["flush", "save_or_drain", "commit"])
 def test_what_is_due_after_a_step_is_neither_left_out_nor_done_twice(

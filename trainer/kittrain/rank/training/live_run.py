@@ -28,7 +28,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.training.loader_pass import OnResize
-from kittrain.rank.training.loop_changes import AtPlace, Moves, Round, Untouched
+from kittrain.rank.training.loop_changes import AtPlace, Evaluation, Moves, Round, Untouched
 from kittrain.rank.training.run import Run
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
@@ -113,7 +113,7 @@ class RunSurvival(Survival):
         self._kept: AtPlace | None = None  # since the last place
         self._round: Round | None = None
         self._untouched: Untouched | None = None
-        self._looked = self._undoes = False
+        self._looked = False
         self.asked = True
 
     def watch(self, hooks: ExitStack) -> None:
@@ -126,11 +126,6 @@ class RunSurvival(Survival):
         """A round begins: the script's function is called."""
         if self.possible:
             self._round = Round(self._state.modules, self._optimizers, self._scalers)
-
-    @property
-    def undoes(self) -> bool:
-        """Whether the loop is at the end of an epoch, and what it does there is going to be done anew."""
-        return self._undoes
 
     def begin(self) -> None:
         """See the base class."""
@@ -166,28 +161,26 @@ class RunSurvival(Survival):
                 self._round.keep_modes()
             if not tail:
                 self._kept = AtPlace(self._optimizers, self._scalers)
-        if tail and not self._undoes:
-            self._undoes, self._kept = True, AtPlace(self._optimizers, self._scalers, self._schedulers)
+        if tail and self.possible and not self.evaluating:
+            self.evaluates(Evaluation(self._state.modules, self._optimizers, self._scalers, self._schedulers))
         self.step(None)
 
     def judge(self) -> None:
-        """The round is over: undo what will be done anew. If the state has changed otherwise, it cannot be used."""
-        if not self.updating:
-            if self._undoes:
-                self._restore_buffers()
-            else:
-                self.updating = self._changed()
+        """See the base class."""
+        if not self.updating and not self.evaluating:
+            self.updating = self._changed()
             if self.asked and self._kept:
                 self._kept.restore()
-        self._undoes, self._kept = False, None
+        self._kept = None
+        super().judge()
         if self._round:
             self._round.restore()
         if self._untouched and (name := self._untouched.changed()):
-            self.updating = True
-            self._world.warn(f"the state cannot be used, as no optimizer holds {name}, and the script has changed it")
+            self._spoiled(f"no optimizer holds {name}, and the script has changed it")
 
     def _arrive(self) -> None:
-        self.updating, self._undoes, self._kept = False, False, None
+        self.updating, self._kept = False, None
+        self.evaluates(None)
         self._places = self._moves.now()
 
     def _end_of_tail(self) -> None:
@@ -266,7 +259,7 @@ class LiveRun(Run):
 
     def rejoin(self) -> Brought:
         """Form the next round with the other ranks; returns what this one brings."""
-        asked, requested = self.survival.asked, None if self.survival.undoes else self._places.requested
+        asked, requested = self.survival.asked, None if self.survival.evaluating else self._places.requested
         self.survival.judge()
         brought = self.survival.rejoin(self._session, self._cut_short())
         for one in self.state.parameter_names():

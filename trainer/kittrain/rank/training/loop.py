@@ -17,6 +17,7 @@ from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training import batchnorm
 from kittrain.rank.training.gradients import AveragedGradients, Gradients, Loss, Parts
+from kittrain.rank.training.loop_changes import Evaluation
 from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import NO_METRICS, OnStep, Session
 from kittrain.rank.training.step_sync import PendingMean
@@ -132,6 +133,7 @@ class Training:
 
     def _rejoin(self) -> Brought:
         """Form the next round with the other ranks; returns what this one brings."""
+        self._survival.judge()
         brought = self._survival.rejoin(self._session)
         if not self._session.entered or brought.cursor is None:  # as to this round
             return brought
@@ -246,8 +248,17 @@ class Training:
             return NO_METRICS
         self.world.heartbeat.beat(Phase.EVALUATING)
         session.flush()
-        with self._survival.not_within():  # in the script's own code
-            return self._evaluated_at(session.cursor.epoch - 1 if ended else None, due=due)
+        self._survival.evaluates(self._evaluation())
+        metrics = self._evaluated_at(session.cursor.epoch - 1 if ended else None, due=due)
+        self._survival.evaluates(None)
+        return metrics
+
+    def _evaluation(self) -> Evaluation | None:
+        """What the script may change while it evaluates, if it can be done anew."""
+        if not self._survival.possible:
+            return None
+        scalers, schedulers = [one for one in [self._scaler] if one], [one for one in [self.scheduler] if one]
+        return Evaluation(self._state.modules, list(self._state.optimizers.values()), scalers, schedulers)
 
     def _evaluated_at(self, epoch: int | None, *, due: bool) -> Mapping[str, float]:
         """The metrics of a step that ends an epoch, or None, and after which ``on_evaluate`` is due."""

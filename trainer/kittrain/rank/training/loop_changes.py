@@ -145,14 +145,15 @@ class Round:
 
 
 class Untouched:
-    """Parameters that no optimizer holds: frozen ones, unless the loop changes them itself, as it does an average.
+    """Parameters that nothing should change meanwhile.
 
     Args:
-        modules: of the run.
-        optimizers: of the run.
+        modules: that have them.
+        optimizers: whose own are left out: the others are frozen, unless the loop changes them itself, as it does an
+            average.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], optimizers: Sequence[Optimizer]) -> None:
+    def __init__(self, modules: Sequence[nn.Module], optimizers: Sequence[Optimizer] = ()) -> None:
         self._optimizers = optimizers
         held = self._held()
         named = ((name, one) for module in modules for name, one in module.named_parameters())
@@ -165,6 +166,34 @@ class Untouched:
 
     def _held(self) -> set[Tensor]:
         return {one for optimizer in self._optimizers for group in optimizer.param_groups for one in group["params"]}
+
+
+class Evaluation:
+    """What an evaluation, or all that a loop does at the end of an epoch, may change: to undo it, as it is done anew.
+
+    Args:
+        modules: of the run.
+        optimizers: of the run.
+        scalers: of the run.
+        schedulers: of the run.
+    """
+
+    def __init__(
+        self,
+        modules: Sequence[nn.Module],
+        optimizers: Sequence[Optimizer],
+        scalers: Sequence[GradScaler],
+        schedulers: Sequence[LRScheduler],
+    ) -> None:
+        self._round = Round(modules, optimizers, scalers)
+        self._options = AtPlace(optimizers, scalers, schedulers)
+        self._weights = Untouched(modules)
+
+    def undo(self) -> str:
+        """Undo it; returns the name of a parameter that is another one, if one is: a loop may evaluate an average."""
+        self._options.restore()
+        self._round.restore()
+        return self._weights.changed()
 
 
 def _sum(parameter: Tensor) -> int:

@@ -9,14 +9,14 @@ Why: decision 60.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 import torch
 
 from kittrain.rank.snapshots.read.survivors import Brought
 from kittrain.rank.snapshots.state.state import State
+from kittrain.rank.training.loop_changes import Evaluation
 from kittrain.rank.training.session import Session
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
@@ -53,6 +53,7 @@ class Survival:
         self._before: list[torch.Tensor] = []  # the buffers at the start of a step
         self._current: Step | None = None
         self._left: list[Step] = []
+        self._evaluation: Evaluation | None = None
         self.updating = False
         self.note = ""
 
@@ -89,12 +90,31 @@ class Survival:
             self._shards.meet()
         self.updating = True
 
-    @contextmanager
-    def not_within(self) -> Iterator[None]:
-        """In it an error of the script's own code would be taken for a lost rank, or a result would get lost."""
-        self._set(within=False)
-        yield
-        self._set(within=self._possible)
+    @property
+    def evaluating(self) -> bool:
+        """Whether the script does what will be done anew if ranks are lost in it, such as an evaluation."""
+        return self._evaluation is not None
+
+    def evaluates(self, evaluation: Evaluation | None) -> None:
+        """The script begins what will be done anew if ranks are lost in it, or has done it: None.
+
+        Who computes for long then, and does not come to the others, is replaced.
+        """
+        self._evaluation = evaluation if self._possible else None
+        if self._world.rounds:
+            self._world.rounds.evaluates = self.evaluating
+        if self.evaluating:
+            self._keep_buffers()
+
+    def judge(self) -> None:
+        """The round is over: undo what will be done anew. If the state has changed otherwise, it cannot be used."""
+        if (evaluation := self._evaluation) is None:
+            return
+        self.evaluates(None)
+        if not self.updating:
+            self._restore_buffers()
+        if name := evaluation.undo():
+            self._spoiled(f"{name} is not what was trained: the script was evaluating other values")
 
     def step(self, step: Step | None) -> None:
         """A step begins; ``step`` is what it will be once it has ended; None: that is not known yet.
@@ -105,8 +125,7 @@ class Survival:
         if self._world.rounds:
             self._world.rounds.check()
         self._current = step
-        if self._before:
-            _copy(self._state.buffers(), self._before)
+        self._keep_buffers()
 
     def outlives(self, error: RuntimeError, session: Session) -> bool:
         """Whether the error came because the round is over, and this rank goes on."""
@@ -192,6 +211,15 @@ class Survival:
     def _refuse(self, why: str) -> None:
         self.note = f"all ranks are restarted if one is lost, although policy.survivors is live: {why}"
         self._world.print(f"note: {self.note}")
+
+    def _spoiled(self, why: str) -> None:
+        """The state cannot be used."""
+        self.updating = True
+        self._world.warn(f"the state of this rank cannot be used: {why}")
+
+    def _keep_buffers(self) -> None:
+        if self._before:
+            _copy(self._state.buffers(), self._before)
 
     def _restore_buffers(self) -> None:
         """Undo what the forward pass of a step that was not finished has done."""

@@ -48,6 +48,7 @@ STUCK_IN_COLLECTIVE_SECONDS: Final = 0.25  # likewise, where it waits for ranks 
 STUCK_IN_LIBRARY_SECONDS: Final = (
     30.0  # likewise, where it waits for its own processes, threads or files, as loaders do
 )
+EVALUATION_SECONDS: Final = 30.0  # that the main thread may go on to evaluate
 WATCH_SECONDS: Final = 0.02
 TASKS: Final = Path("/proc/self/task")
 COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
@@ -77,6 +78,9 @@ class Rounds:
     Args:
         pipe: where the agent writes.
         heartbeat: tells the agent what this rank has done.
+
+    Attributes:
+        evaluates: whether the main thread does what may take long, and is done anew if the round ends.
     """
 
     def __init__(self, pipe: Path, heartbeat: HeartbeatWriter) -> None:
@@ -93,6 +97,7 @@ class Rounds:
         self._meeting: Meeting | CollectiveMeeting | None = None
         self._store: dist.Store | None = None  # of the round
         self._further = False  # whether this rank makes process groups besides the round's
+        self.evaluates = False
 
     def start(self) -> None:
         """Listen to the agent from now on."""
@@ -313,13 +318,15 @@ class Rounds:
         """End this process if its main thread does not leave the round: another one takes its place.
 
         Gloo may not wake up a thread whose connections end while it sends, until the timeout of the collective. A
-        thread that computes will come to a collective, and fail there; so will one that waits for its samples.
+        thread that computes will come to a collective, and fail there; so will one that waits for its samples. The
+        others wait for it meanwhile: not for an evaluation of minutes on one rank.
         """
+        until = time.monotonic() + EVALUATION_SECONDS
         main = threading.main_thread().ident or 0
         clock = time.pthread_getcpuclockid(main)
         used, still = time.clock_gettime(clock), 0.0
         while self._ended == number and not self._told:
-            if still >= _patience(main):
+            if still >= _patience(main) or (self.evaluates and time.monotonic() > until):
                 _end_process()
             time.sleep(WATCH_SECONDS)
             before, used = used, time.clock_gettime(clock)
