@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,7 @@ from torch.utils.data import TensorDataset
 from kittrain import Data, Run, run_rounds
 from kittrain.rank.snapshots.read.survivors import StatesDifferError
 from kittrain.rank.training.live_run import AFTER_STEP
+from kittrain.rank.training.loop_changes import Untouched
 from kittrain.rank.world.data import Batch
 from tests.trainer import outlived
 from tests.trainer.outlived import CLOSED
@@ -349,3 +351,23 @@ def test_a_loop_that_goes_on_after_an_error_is_told_that_its_round_is_over(monke
     expected = Loop().run()
     loop = Swallows(3)
     assert (loop.run(), loop.rounds) == (expected, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64, torch.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 5), (0,)])
+@pytest.mark.parametrize("offset", [0, 1])
+def test_any_number_of_a_parameter_that_changes_is_noticed(
+    dtype: torch.dtype, shape: tuple[int, ...], offset: int
+) -> None:
+    """Also of a part of a larger tensor, which is where its bytes are not aligned."""
+    size = math.prod(shape)
+    values = torch.ones(size + offset, dtype=dtype)[offset:].view(shape)
+    module = nn.Module()
+    module.register_parameter("weight", nn.Parameter(values))
+    watched = Untouched([module])
+    assert not watched.changed()
+    flat = module.get_parameter("weight").detach().view(-1)
+    for index in range(size):
+        flat[index] = 2
+        assert watched.changed() == "weight"
+        flat[index] = 1
