@@ -53,8 +53,7 @@ class SampleOrder:
         Raises:
             struct.error: a number is none, or too large.
         """
-        size, seed = len(sampler.dataset), sampler.seed
-        numbers = sampler.num_replicas, sampler.rank, seed, size
+        numbers = sampler.num_replicas, sampler.rank, sampler.seed, len(sampler.dataset)
         _ORDER.pack_into(page, offset, 1, *numbers, bool(sampler.shuffle))
 
     @property

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kittrain.rank.world import rounds
 from tests.trainer.nodes import free_port
 
 WITHOUT_LIBUV = """\
@@ -148,3 +152,30 @@ def test_rank_0_hosts_the_store_of_a_round_where_an_agent_cannot() -> None:
     other = subprocess.Popen([*command, "1", port], stdout=subprocess.PIPE, text=True, env=environ)
     first = subprocess.run([*command, "0", port], stdout=subprocess.PIPE, text=True, env=environ, check=True)
     assert first.stdout == other.communicate(timeout=60)[0] == "2.0 ranks\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "own"),
+    [
+        (f"{rounds.LIBRARY}queue.py", True),
+        (f"{rounds.LIBRARY}multiprocessing/connection.py", True),
+        (f"{rounds.LIBRARY}site-packages/torch/library.py", False),
+        (f"{rounds.LIBRARY}dist-packages/loader.py", False),
+        ("/code/train.py", False),
+    ],
+)
+def test_what_waits_in_the_standard_library_waits_for_its_own(file: str, *, own: bool) -> None:
+    """But not what is in an environment within it, which another one may see."""
+    functions: dict[str, Any] = {}
+    exec(compile("def wait(lock):\n    lock.acquire()", file, "exec"), functions)
+    lock = threading.Lock()
+    lock.acquire()
+    thread = threading.Thread(target=functions["wait"], args=(lock,))
+    thread.start()
+    try:
+        while rounds._file_of(thread.ident or 0) != file:
+            time.sleep(0.001)
+        assert rounds.waits_for_its_own(thread.ident or 0) == own
+    finally:
+        lock.release()
+        thread.join()

@@ -162,7 +162,8 @@ class RunSurvival(Survival):
             if not tail:
                 self._kept = AtPlace(self._optimizers, self._scalers)
         if tail and self.possible and not self.evaluating:
-            self.evaluates(Evaluation(self._state.modules, self._optimizers, self._scalers, self._schedulers))
+            before = AtPlace(self._optimizers, self._scalers, self._schedulers)
+            self.evaluates(Evaluation(self._state.modules, before))
         self.step(None)
 
     def judge(self) -> None:

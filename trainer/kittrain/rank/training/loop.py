@@ -17,7 +17,7 @@ from kittrain.rank.snapshots.state.rank_state import RankState
 from kittrain.rank.snapshots.state.state import State
 from kittrain.rank.training import batchnorm
 from kittrain.rank.training.gradients import AveragedGradients, Gradients, Loss, Parts
-from kittrain.rank.training.loop_changes import Evaluation
+from kittrain.rank.training.loop_changes import AtPlace, Evaluation, Round
 from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import NO_METRICS, OnStep, Session
 from kittrain.rank.training.step_sync import PendingMean
@@ -257,8 +257,10 @@ class Training:
         """What the script may change while it evaluates, if it can be done anew."""
         if not self._survival.possible:
             return None
+        modules, optimizers = self._state.modules, list(self._state.optimizers.values())
         scalers, schedulers = [one for one in [self._scaler] if one], [one for one in [self.scheduler] if one]
-        return Evaluation(self._state.modules, list(self._state.optimizers.values()), scalers, schedulers)
+        before = AtPlace(optimizers, scalers, schedulers)
+        return Evaluation(modules, before, Round(modules, optimizers, scalers))
 
     def _evaluated_at(self, epoch: int | None, *, due: bool) -> Mapping[str, float]:
         """The metrics of a step that ends an epoch, or None, and after which ``on_evaluate`` is due."""

@@ -173,26 +173,20 @@ class Evaluation:
 
     Args:
         modules: of the run.
-        optimizers: of the run.
-        scalers: of the run.
-        schedulers: of the run.
+        options: as they are before it.
+        begins: what it begins with, unless that is put back with all that the loop's function leaves behind.
     """
 
-    def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        optimizers: Sequence[Optimizer],
-        scalers: Sequence[GradScaler],
-        schedulers: Sequence[LRScheduler],
-    ) -> None:
-        self._round = Round(modules, optimizers, scalers)
-        self._options = AtPlace(optimizers, scalers, schedulers)
+    def __init__(self, modules: Sequence[nn.Module], options: AtPlace, begins: Round | None = None) -> None:
+        self._options = options
+        self._begins = begins
         self._weights = Untouched(modules)
 
     def undo(self) -> str:
         """Undo it; returns the name of a parameter that is another one, if one is: a loop may evaluate an average."""
         self._options.restore()
-        self._round.restore()
+        if self._begins:
+            self._begins.restore()
         return self._weights.changed()
 
 

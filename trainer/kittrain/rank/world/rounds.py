@@ -45,9 +45,7 @@ POLLS_A_SECOND: Final = 10_000  # of all ranks
 STORE_TIMEOUT: Final = timedelta(seconds=60)
 STUCK_SECONDS: Final = 1.0  # in which the main thread sleeps, and does not notice that its round is over
 STUCK_IN_COLLECTIVE_SECONDS: Final = 0.25  # likewise, where it waits for ranks whose connections have ended
-STUCK_IN_LIBRARY_SECONDS: Final = (
-    30.0  # likewise, where it waits for its own processes, threads or files, as loaders do
-)
+STUCK_IN_LIBRARY_SECONDS: Final = 30.0  # likewise, where it waits for its own processes, threads or files
 EVALUATION_SECONDS: Final = 30.0  # that the main thread may go on to evaluate
 WATCH_SECONDS: Final = 0.02
 TASKS: Final = Path("/proc/self/task")
@@ -57,7 +55,7 @@ COLLECTIVES: Final = (  # files whose functions call what waits for other ranks
     str(Path(__file__).parents[2] / "torch_private/fsdp.py"),
 )
 LIBRARY: Final = sysconfig.get_path("stdlib") + os.sep
-PACKAGES: Final = tuple({sysconfig.get_path(name) for name in ("purelib", "platlib")})
+PACKAGES: Final = ("site-packages", "dist-packages")  # folders within it: an environment may see those of another one
 LAZY: Final = "TORCH_GLOO_LAZY_INIT"  # gloo would connect later
 MASTER: Final = ("MASTER_ADDR", "MASTER_PORT")
 HERE: Final = "kit/here"  # in a round's store: how many ranks form its group
@@ -335,15 +333,19 @@ class Rounds:
 
 def waits_for_ranks(thread: int) -> bool:
     """Whether a thread is in a function that waits for other ranks, or computes."""
-    frame = sys._current_frames().get(thread)  # noqa: SLF001  documented
-    return frame is not None and frame.f_code.co_filename.startswith(COLLECTIVES)
+    return _file_of(thread).startswith(COLLECTIVES)
 
 
 def waits_for_its_own(thread: int) -> bool:
     """Whether a thread is in a function of the standard library: it waits for its own processes or reads."""
+    path = _file_of(thread)
+    return path.startswith(LIBRARY) and not any(name in Path(path).parts for name in PACKAGES)
+
+
+def _file_of(thread: int) -> str:
+    """Where the function is that a thread is in; empty if it has ended."""
     frame = sys._current_frames().get(thread)  # noqa: SLF001  documented
-    path = frame.f_code.co_filename if frame else ""
-    return path.startswith(LIBRARY) and not path.startswith(PACKAGES)
+    return frame.f_code.co_filename if frame else ""
 
 
 def _patience(main: int) -> float:
