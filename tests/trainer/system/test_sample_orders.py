@@ -52,6 +52,8 @@ def test_groups_of_ranks_may_have_data_of_their_own() -> None:
 def test_few_are_sent_on_from_many_ranks() -> None:
     assert len(distinct(replace(ZERO, rank=rank, part=rank) for rank in range(10_000))) == 1
     assert len(distinct(replace(ZERO, rank=rank, part=rank, seed=rank) for rank in range(10_000))) == MOST
+    unshuffled = replace(ZERO, shuffle=False)
+    assert len(distinct(replace(unshuffled, rank=rank, part=rank, seed=rank) for rank in range(10_000))) == 1
 
 
 def test_a_sampler_is_read_as_it_was_written() -> None:

@@ -333,7 +333,33 @@ def test_no_number_is_drawn_twice(style: Callable[[int], Draws]) -> None:
     assert len(set(loop.drawn)) == len(loop.drawn)
 
 
-def test_a_loop_that_goes_on_after_an_error_is_told_that_its_round_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+class FreezesLater(Loop):
+    """From its second epoch on, whose statistics stay what they are then."""
+
+    def train(self, run: Run) -> None:
+        self.rounds += 1
+        for epoch in run.epochs(EPOCHS + 1):
+            if epoch == 1:
+                self.model[1].eval()
+            for batch in run.batches(self.data):
+                self.step(run, batch)
+            self.end(epoch)
+
+
+@pytest.mark.parametrize("cut", [12, 14, 15])
+def test_a_mode_that_an_epoch_has_set_stays_for_those_after_it(cut: int) -> None:
+    expected = FreezesLater().run()
+    loop = FreezesLater(cut)
+    assert (loop.run(), loop.rounds) == (expected, 2)
+    assert loop.points[cut - 1].startswith(("forward", "backward", "end of epoch 2"))
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_a_loop_that_goes_on_after_an_error_is_told_that_its_round_is_over(
+    monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """Before it takes more samples: they would all be one step's."""
+
     class Swallows(Loop):
         def step(self, run: Run, batch: Batch) -> None:
             try:
@@ -349,7 +375,7 @@ def test_a_loop_that_goes_on_after_an_error_is_told_that_its_round_is_over(monke
     over: list[bool] = []
     monkeypatch.setattr(outlived.Rounds, "check", check)
     expected = Loop().run()
-    loop = Swallows(3)
+    loop = Swallows(cut)
     assert (loop.run(), loop.rounds) == (expected, 2)
 
 
