@@ -1,1 +1,1 @@
-"""The training loop: gradients, the ranks' per-step exchange, snapshot schedule, and progress reports."""
+"""The training loop: gradients, the per-step exchange, snapshot schedule, progress, and how ranks outlive a round."""
