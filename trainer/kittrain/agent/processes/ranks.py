@@ -156,6 +156,7 @@ class RankProcesses:
     def __init__(self) -> None:
         self._processes: list[Process] = []
         self._running = 0  # when they were last waited for, and what was added since
+        self._told = False  # whether one was sent a signal
 
     def add(self, process: Process) -> None:
         """Add a process."""
@@ -172,10 +173,15 @@ class RankProcesses:
         return [process.poll() for process in self._processes]
 
     @property
-    def exiting(self) -> frozenset[int]:
-        """The local ranks that exit and cannot be waited for yet, although others may see that they are gone."""
-        running = enumerate(self._processes)
-        return frozenset(number for number, one in running if one.poll() is None and is_exiting(one.pid))
+    def gone(self) -> frozenset[int]:
+        """The local ranks that have ended by themselves, or exit; none once one was sent a signal.
+
+        Others may see that a rank is gone before it can be waited for.
+        """
+        if self._told:
+            return frozenset()
+        ranks = enumerate(self._processes)
+        return frozenset(number for number, one in ranks if one.poll() is not None or is_exiting(one.pid))
 
     def await_end(self, seconds: float, *, also: int = -1) -> None:
         """Wait until one of them has ended since the last such wait, and so many seconds at most.
@@ -192,6 +198,7 @@ class RankProcesses:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
+        self._told = True
         _signal(self._processes, number)
 
     def stop(self, timeout: float, *, but: Collection[int] = ()) -> None:
@@ -201,6 +208,7 @@ class RankProcesses:
             timeout: see above.
             but: process ids of ranks that go on.
         """
+        self._told = True
         ending = [process for process in self._processes if process.pid not in but]
         _signal(ending, signal.SIGTERM)
         _await_all(ending, timeout)

@@ -231,7 +231,7 @@ class NodeAgent(ElasticAgent):
 
         ``agreed``: they end the round together, after a step.
         """
-        exiting, now = self._ranks.exiting, time.time()
+        gone, now = self._ranks.gone, time.time()
         if self._kept and not all_of_them:
             self._kept.leave(agreed=timeout if agreed else None)
             self._ranks.stop(timeout, but=self._kept.pids)
@@ -239,9 +239,9 @@ class NodeAgent(ElasticAgent):
         else:
             self._ranks.stop(timeout)
             self._logs.finish()
-        if exiting:  # their peers may have lost them already: they left by themselves, too
+        if gone:  # since the last look at their exit codes, perhaps
             codes = enumerate(self._ranks.exit_codes())
-            self._observe_departures([code if number in exiting else None for number, code in codes], now)
+            self._observe_departures([code if number in gone else None for number, code in codes], now)
 
     def monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
         """See the base class. Forwards a drain to the ranks, and stops them when they fail or hang."""
