@@ -22,14 +22,20 @@ def set_collective_timeout(timeout: timedelta) -> None:
     (public or distributed_c10d._set_pg_timeout)(timeout)  # noqa: SLF001
 
 
-def around_new_groups(around: Callable[[], AbstractContextManager[object]]) -> None:
-    """Make each process group within a context manager; the default one, too. Torch has no hook for it."""
+def around_new_groups(around: Callable[[], AbstractContextManager[Callable[[object], None]]]) -> None:
+    """Make each process group within a context manager; the default one, too. Torch has no hook for it.
+
+    Args:
+        around: yields what is called with each group.
+    """
     make: Callable[..., Any] = distributed_c10d._new_process_group_helper  # noqa: SLF001
 
     @functools.wraps(make)
     def make_within(*args: Any, **kwargs: Any) -> Any:
-        with around():
-            return make(*args, **kwargs)
+        with around() as made:
+            group, store = make(*args, **kwargs)
+            made(group)
+            return group, store
 
     distributed_c10d._new_process_group_helper = make_within  # noqa: SLF001
 

@@ -89,6 +89,56 @@ print("went on", flush=True)
 os._exit(0)
 """
 
+HOLDS = """\
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+import torch.distributed as dist
+from kittrain.rank.world.rounds import CannotOutliveError, Rounds
+
+what, renews, address = sys.argv[1], sys.argv[2] == "True", {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[3]}
+own = Rounds(Path("absent"), SimpleNamespace(left=print, renew=lambda: None, beat=lambda phase: None))
+own.start()
+own.form(SimpleNamespace(rank=0, world_size=1), address, timeout=timedelta(seconds=60))
+if what == "the default group":
+    held = dist.group.WORLD
+elif what == "another group":
+    held = {"evaluation": dist.new_group([0])}
+elif what == "a circle":
+    held = [dist.new_group([0])]
+    held.append(held)
+    del held
+else:
+    dist.new_group([0])
+own._next = {"RANK": "0"}
+try:
+    own.next(renews=renews)
+    print("goes on")
+except CannotOutliveError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "renews", "goes_on"),
+    [
+        ("the default group", False, False),
+        ("another group", False, False),
+        ("another group", True, True),
+        ("a circle", False, True),
+        ("nothing", False, True),
+    ],
+)
+def test_a_rank_does_not_outlive_a_group_that_its_script_holds(what: str, *, renews: bool, goes_on: bool) -> None:
+    """A new rank would wait for the others in ``new_group()``, which those do not call who have one."""
+    environ = {**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "False", "USE_LIBUV": "0"}
+    command = (sys.executable, "-c", HOLDS, what, str(renews), str(free_port()))
+    told = subprocess.check_output(command, env=environ, text=True, timeout=120)
+    assert told == (
+        "goes on\n" if goes_on else "the script holds a process group of the last round: this rank is started anew\n"
+    )
+
 
 @pytest.mark.parametrize(
     ("place", "waits", "replaced"),

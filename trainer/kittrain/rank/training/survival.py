@@ -21,14 +21,10 @@ from kittrain.rank.training.session import Session
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.world.distributed import World
 from kittrain.rank.world.replica_state import living
-from kittrain.rank.world.rounds import RoundLeftError, obstacle
+from kittrain.rank.world.rounds import CannotOutliveError, RoundLeftError, obstacle
 from kittrain.torch_private.fsdp import CannotRenewError, ReplicatedShards
 
 SETTLE_SECONDS: Final = 1.0  # for a snapshot that this rank publishes
-
-
-class CannotOutliveError(RuntimeError):
-    """This rank cannot go on in its process: its agent starts another one."""
 
 
 class Survival:

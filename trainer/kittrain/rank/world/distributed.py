@@ -82,11 +82,12 @@ class World:
             further: makes the groups that a new rank's script makes.
 
         Raises:
+            CannotOutliveError: the script holds a process group of the last round, and ``further`` is not given.
             RuntimeError: the group could not be formed.
         """
         assert self.rounds
         while True:
-            told = self.rounds.next()
+            told = self.rounds.next(renews=further is not None)
             env = replace(self.env, rank=int(told["RANK"]), world_size=int(told["WORLD_SIZE"]))
             object.__setattr__(self, "env", env)  # scripts hold this object, and ask it for their rank
             with suppress(RoundOverError):

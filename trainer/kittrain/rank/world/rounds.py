@@ -9,6 +9,7 @@ Why: decision 60.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ import sys
 import sysconfig
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -70,6 +72,10 @@ class RoundLeftError(RoundOverError):
     """All ranks have finished the same step, and this one goes on in the next round."""
 
 
+class CannotOutliveError(RuntimeError):
+    """This rank cannot go on in its process: its agent starts another one."""
+
+
 class Rounds:
     """The rounds of this rank's process, one after the other.
 
@@ -95,6 +101,7 @@ class Rounds:
         self._meeting: Meeting | CollectiveMeeting | None = None
         self._store: dist.Store | None = None  # of the round
         self._further = False  # whether this rank makes process groups besides the round's
+        self._groups: list[weakref.ref[object]] = []  # of the round
         self.evaluates = False
 
     def start(self) -> None:
@@ -145,8 +152,15 @@ class Rounds:
         with self._changed:
             return self._changed.wait_for(lambda: self.over or self.asked, END_SECONDS)
 
-    def next(self) -> Mapping[str, str]:
-        """Leave the group, and wait for the next round; returns the variables that this rank has there."""
+    def next(self, *, renews: bool = False) -> Mapping[str, str]:
+        """Leave the group, and wait for the next round; returns the variables that this rank has there.
+
+        Args:
+            renews: whether those that hold groups of the round get new ones.
+
+        Raises:
+            CannotOutliveError: the script holds one.
+        """
         with self._changed:
             self._sockets, self._meeting, self._told = frozenset(), None, True
         if self.asked:
@@ -154,6 +168,9 @@ class Rounds:
             self._heartbeat.left(self._ended)  # the nodes meet while the group is taken down
         if dist.is_initialized():
             dist.destroy_process_group()
+        if not (renews or self._hold_none()):
+            raise CannotOutliveError("the script holds a process group of the last round: this rank is started anew")
+        self._groups.clear()
         self._heartbeat.renew()
         self._heartbeat.beat(Phase.JOINING)
         with self._changed:
@@ -220,16 +237,26 @@ class Rounds:
         return meeting
 
     @contextmanager
-    def _group(self) -> Iterator[None]:
+    def _group(self) -> Iterator[Callable[[object], None]]:
         """Around the making of a process group: this one's connections belong to the round."""
         if self._forming:  # the round's group
-            yield
+            yield self._made
             return
         if not self._further and self._store:
             self._further = True
             self._store.add(FURTHER, 1)
         with self._connecting():
-            yield
+            yield self._made
+
+    def _made(self, group: object) -> None:
+        if isinstance(group, dist.ProcessGroup):  # else this rank is not in it
+            self._groups.append(weakref.ref(group))
+
+    def _hold_none(self) -> bool:
+        """Whether the script has let go of all groups of the round, which it would use again."""
+        if any(one() for one in self._groups):
+            gc.collect()  # it may be a part of a circle
+        return not any(one() for one in self._groups)
 
     @contextmanager
     def _connecting(self) -> Iterator[None]:
