@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kitctl.state.facts import JobFacts
     from kitctl.state.phase import JobState
 
-SECONDS: Final = 3.0  # to ask a cluster
+SECONDS: Final = 3.0  # to ask a cluster; what is imported for that takes none of it
 FILES: Final = (CompletionItem("", type="file"),)  # the shell completes them itself
 FOLDERS: Final = (CompletionItem("", type="dir"),)
 
@@ -68,11 +68,12 @@ def phases(incomplete: str) -> list[CompletionItem]:
 
 def jobs(context: click.Context, incomplete: str) -> list[CompletionItem]:
     """Jobs of the target and the namespace that were given so far."""
-
-    def ask() -> list[JobState]:
-        return _client(context.params).jobs(context.params.get("namespace"))
-
     with suppress(KitError, TimeoutError):
+        client = _client(context.params)
+
+        def ask() -> list[JobState]:
+            return client.jobs(context.params.get("namespace"))
+
         return [CompletionItem(job.name, help=job.phase) for job in within(SECONDS, ask) if _fits(job.name, incomplete)]
     return []
 
@@ -90,12 +91,12 @@ def members(context: click.Context, what: Literal["ranks", "nodes"], incomplete:
     name = context.params.get("name") or next(iter(context.args), "")  # before an option without its value
     if not name:
         return []
-
-    def ask() -> JobFacts:
-        client = _client(context.params)
-        return client.target.job(context.params.get("namespace") or client.namespace, name)
-
     with suppress(KitError, TimeoutError):
+        client = _client(context.params)
+
+        def ask() -> JobFacts:
+            return client.target.job(context.params.get("namespace") or client.namespace, name)
+
         return _matching(map(str, sorted(getattr(of_job.of(within(SECONDS, ask)), what))), incomplete)
     return []
 

@@ -151,6 +151,16 @@ def test_a_new_object_keeps_its_initial_state(tmp_path: Path) -> None:
     [
         ({}, ValueError, "no module to train: pass it as model="),
         ({"model": nn.Linear(1, 1), "lr": 0.1}, TypeError, r"lr is 0.1, which has no state_dict"),
+        (
+            {"model": nn.Linear(1, 1), "data": [1, 2]},
+            TypeError,
+            r"data is of type list, which has no .*load_state_dict$",
+        ),
+        (
+            {"model": nn.Linear(1, 1), "both": [Average(), Average()]},
+            TypeError,
+            r"both is of type list, .*: give each of its 2 items by a name of its own, such as both_0=both\[0\]$",
+        ),
         ({"half": nn.Linear(1, 1), "other": nn.Linear(1, 1)}, ValueError, "the name half is reserved"),
         ({"net": nn.Linear(1, 1), "model": Average()}, ValueError, "the name model is reserved"),
         ({"net": nn.Linear(1, 1), "host": Average()}, ValueError, "the name host is reserved"),

@@ -55,7 +55,7 @@ class State:
         self._others = {name: one for name, one in given.items() if not isinstance(one, nn.Module | Optimizer)}
         for name, one in self._others.items():
             if not has_state(one):
-                raise TypeError(f"{name} is {one!r}, which has no state_dict and load_state_dict")
+                raise TypeError(_stateless(name, one))
         if reserved := ({MAIN} & {*self.optimizers, *self._others}) | ({HOST} & set(given)):
             raise ValueError(f"the name {reserved.pop()} is reserved: choose another one for this object")
 
@@ -226,6 +226,15 @@ class State:
 def has_state(one: object) -> bool:
     """Whether an object can save and load its state."""
     return callable(getattr(one, "state_dict", None)) and callable(getattr(one, "load_state_dict", None))
+
+
+def _stateless(name: str, one: object) -> str:
+    """What is wrong with an object that was given by this name: ``optimizers is a list, which has no ...``."""
+    text = f"{name} is {one!r}" if isinstance(one, str | int | float) else f"{name} is of type {type(one).__name__}"
+    text += ", which has no state_dict and load_state_dict"
+    if isinstance(one, Sequence) and any(isinstance(item, nn.Module) or has_state(item) for item in one):
+        text += f": give each of its {len(one)} items by a name of its own, such as {name}_0={name}[0]"
+    return text
 
 
 def frozen(state: Any) -> Any:
