@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -127,6 +130,55 @@ def test_a_rank_that_connects_or_waits_to_try_that_again(frame: str, *, tries: b
     assert locate(printed(frame, *calls)) == Location(
         line="socket.py:3 in connect" if "/me/socket" in frame else "train.py:4 in load", tries=tries
     )
+
+
+@pytest.mark.parametrize(
+    ("waits", "what"),
+    [
+        ("subprocess.run(SLEEP, capture_output=True)", "a process"),
+        ("begun(multiprocessing.Process).join()", "a process"),
+        ("begun(threading.Thread).join()", "a thread"),
+        ("threading.Event().wait(60)", "an event"),
+        ("queue.Queue().get()", "a queue"),
+        ("[full := queue.Queue(1), full.put(1), full.put(2)]", "room in a queue"),
+        ("multiprocessing.Queue().get()", "a queue"),
+        ("concurrent.futures.ThreadPoolExecutor().submit(time.sleep, 60).result()", "a future"),
+        ("concurrent.futures.wait([concurrent.futures.ThreadPoolExecutor().submit(time.sleep, 60)])", "a future"),
+        ("multiprocessing.Pool(1).map(time.sleep, [60])", "a pool of processes"),
+        ("next(multiprocessing.Pool(1).imap(time.sleep, [60]))", "a pool of processes"),
+        ("torch.multiprocessing.spawn(time.sleep)", "its processes"),
+        ("time.sleep(60)", ""),
+    ],
+)
+def test_what_a_rank_has_begun_itself_is_named_where_it_waits_for_that(tmp_path: Path, waits: str, what: str) -> None:
+    """The real frames of this Python."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import concurrent.futures, faulthandler, multiprocessing, os, queue, subprocess, sys, threading, time\n"
+        + "import torch.multiprocessing\n" * ("torch" in waits)
+        + "SLEEP = [sys.executable, '-c', 'import time; time.sleep(60)']\n"
+        "def begun(kind):\n"
+        "    one = kind(target=time.sleep, args=(60,), daemon=True)\n"
+        "    one.start()\n"
+        "    return one\n"
+        "if __name__ == '__main__':\n"
+        "    faulthandler.dump_traceback_later(0.5, repeat=True)\n"
+        f"    {waits.replace('spawn(time.sleep)', 'spawn(time.sleep, nprocs=1)')}\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, str(script)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as rank:
+        try:
+            assert rank.stderr
+            lines = iter(rank.stderr.readline, "")
+            found = None
+            while found is None or found.awaits != what:  # it may not have come there yet
+                dump = [next(line for line in lines if line.startswith("Timeout"))]
+                while "train.py" not in dump[-1]:
+                    dump.append(next(lines))
+                found = locate(dump)
+        finally:
+            os.killpg(rank.pid, signal.SIGKILL)
 
 
 def test_the_frames_of_a_connection_are_those_of_this_python_and_of_urllib3() -> None:

@@ -77,6 +77,8 @@ SLEEPS = rank(1, "h.py:5 in <module>")
           "rank 0 says: KeyError: 'text'")),
         ([replace(rank(0), location=Location(line="h.py:9 in report", exits="thread"))],
          "rank 0 has ended its script, but not its thread at h.py:9 in report"),
+        ([replace(rank(one), location=Location(line="h.py:9 in report", awaits="a process")) for one in (0, 1)],
+         "ranks 0-1 wait for a process at h.py:9 in report"),
         # Before the first step: one that waits for others is worth a word, ranks that work are not.
         ([rank(0, wait="init_process_group", **JOINING), rank(1, busy=True, **JOINING)],
          "rank 1 is busy at h.py:5 in step, rank 0 waits in init_process_group at h.py:5 in step"),

@@ -55,6 +55,20 @@ TRIES: Final[tuple[tuple[str, str], ...]] = (
     ("/tenacity/nap.py", "sleep"),
     ("/backoff/_sync.py", "retry"),
 )
+# Frames in which a rank waits for what it has begun itself: file, function, what. Of locks and files Python has none.
+AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
+    *(("/subprocess.py", name, "a process") for name in ("wait", "communicate", "_communicate")),
+    ("/multiprocessing/process.py", "join", "a process"),
+    ("/torch/multiprocessing/spawn.py", "join", "its processes"),
+    *(("/multiprocessing/pool.py", name, "a pool of processes") for name in ("get", "wait", "next", "join")),
+    ("/multiprocessing/queues.py", "get", "a queue"),
+    ("/multiprocessing/queues.py", "_finalize_join", "its queue to be read"),
+    ("/queue.py", "get", "a queue"),
+    ("/queue.py", "put", "room in a queue"),
+    *(("/concurrent/futures/_base.py", name, "a future") for name in ("result", "exception", "wait")),
+    ("/threading.py", "join", "a thread"),
+    ("/threading.py", "wait", "an event"),
+)
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
 # Around the function that is called: decorators, and what calls an operator of torch.
@@ -87,6 +101,7 @@ class Location:
         line: the innermost line of user code, or of any code if there is none.
         loads: whether it waits for the workers of its data loader.
         tries: whether it connects to a server, or waits until it tries that again.
+        awaits: what it waits for that it has begun itself, such as ``a process``; empty: for nothing that is known.
         exits: what goes on although the script is over: a ``thread`` that it has started, or an ``exit handler``;
             ``line`` is that one's. Empty: it is not over.
     """
@@ -95,6 +110,7 @@ class Location:
     line: str = ""
     loads: bool = False
     tries: bool = False
+    awaits: str = ""
     exits: str = ""
 
 
@@ -118,7 +134,18 @@ def locate(printed: Iterable[str]) -> Location | None:
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
-    return Location(wait=_wait(frames), line=str(user), loads=loads, tries=tries)
+    return Location(wait=_wait(frames), line=str(user), loads=loads, tries=tries, awaits=_awaits(frames))
+
+
+def _awaits(frames: list[Frame]) -> str:
+    """What the library's frames above the user's wait for; of nested waits the outermost."""
+    name = ""
+    for frame in frames:
+        if not LIBRARY.search(frame.file):
+            return name
+        known = (what for file, function, what in AWAITS if (frame.file.endswith(file) and frame.function == function))
+        name = next(known, name)
+    return ""  # it runs no script
 
 
 def _exit_handlers(frames: list[Frame]) -> Iterator[Frame] | None:

@@ -224,6 +224,7 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
         (bool(wait), f"waits in {wait}{of}{{at}}"),
         (one.busy, "is busy{at}"),
         (one.location.tries, "tries to reach a server{at}"),
+        (bool(one.location.awaits), f"waits for {one.location.awaits}{{at}}"),
         (True, "sleeps{at}"),
     )
     return next(words for holds, words in rows if holds).replace("{at}", f" at {at}" if at and where else "")
