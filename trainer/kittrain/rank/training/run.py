@@ -28,7 +28,7 @@ from kittrain.rank.training.report import Plan
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
 from kittrain.rank.training.taken import Taken
-from kittrain.rank.training.taken_ahead import BackwardPasses
+from kittrain.rank.training.taken_ahead import CARRIED, BackwardPasses
 from kittrain.rank.world import rng
 from kittrain.rank.world.data import Data
 from kittrain.rank.world.distributed import World
@@ -75,7 +75,7 @@ class Run:
         state = State(**{name: one for name, one in objects.items() if is_shared(one)})
         self._replicas = ReplicaState(state.parameter_names, world.print)
         self._state = state
-        self._backward = BackwardPasses(state.parameter_names)
+        self._backward = BackwardPasses(state.parameter_names, state.optimizers.values())
         self._own = RankState(world.rank, self._position, replicas=self._replicas, separate_streams=False)
         if data:
             refuse_tensor_parallelism(state.model)
@@ -92,6 +92,7 @@ class Run:
         self._loaders = Loaders(world, self._restore_late, self._asked_for_batch, self._begun)
         self._epoch = self._epoch_start = 0  # and the step that it started after
         self._in_epochs = self._in_steps = self._entered = False
+        self._carried = False  # whether the log says that gradients are
         self._places = SnapshotPlaces(self._session)
         self._metrics: dict[str, Any] = {}
 
@@ -255,11 +256,18 @@ class Run:
 
     def _asked_for_batch(self, one: LoaderPass) -> None:
         if one.current and not self._loaders.pending:
+            self._check_gradients()
             self._places.take(tail=self._in_epochs and one.complete)
 
     def _asked_for_data(self) -> None:
         if not self._taken.pending:
+            self._check_gradients()
             self._places.take(tail=self._taken.cursor.position == 0 and self._in_epochs)
+
+    def _check_gradients(self) -> None:
+        if not self._carried and self._backward.carried:
+            self._carried = True
+            self._world.print(CARRIED)
 
     def _watched(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches, with heartbeats."""

@@ -1,5 +1,7 @@
 """Whether a loop takes batches ahead of their steps: those that it has not trained on yet, a resume would leave out.
 
+Also whether it counts a step for batches whose gradients wait for a later one: those, a resume would leave out as well.
+
 A wrapper that prefetches takes more batches in the first step of a pass than the backward passes of that step account
 for, going by the steps after it. The batches alone do not tell: a loop may accumulate over more of them in some steps.
 """
@@ -13,12 +15,17 @@ from typing import Any, Final
 
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 STEPS: Final = 3  # of a pass: the first one, and two that agree
 
 UNCLEAR: Final = (
     "note: the first step took {} batches from Run.batches(), the second {}. If the loop takes batches ahead of their "
     "steps, a resume leaves them out"
+)
+CARRIED: Final = (
+    "warning: the loop has called run.step() and asks for another batch, with gradients that no optimizer has used: "
+    "a resume leaves them out. Call it once for each step of the optimizer, for all batches of that"
 )
 
 
@@ -42,10 +49,13 @@ class BackwardPasses:
 
     Args:
         parameters: returns those that are trained. Sharded ones are left out: their gradients come once a step.
+        optimizers: that train them.
     """
 
-    def __init__(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
+    def __init__(self, parameters: Callable[[], Iterable[Tensor]], optimizers: Iterable[Optimizer] = ()) -> None:
         self._parameters = parameters
+        self._optimizers = list(optimizers)
+        self._unused = False  # whether there was one since the last step of an optimizer
         self._hooks: list[Any] = []
         self._seen = Counter[int]()
         self._complete = True
@@ -56,6 +66,7 @@ class BackwardPasses:
             self._complete = between
             plain = [one for one in self._parameters() if one.requires_grad and not isinstance(one, DTensor)]
             self._hooks = [one.register_post_accumulate_grad_hook(self._see) for one in plain]
+            self._hooks += [one.register_step_post_hook(self._update) for one in self._optimizers]
 
     def stop(self) -> None:
         """Count no longer."""
@@ -72,8 +83,20 @@ class BackwardPasses:
         self._complete = True
         return number
 
+    @property
+    def carried(self) -> bool:
+        """Whether gradients are there that no optimizer has used; those of a scale that was too large do not count."""
+        if not (self._hooks and self._optimizers and self._unused):
+            return False
+        gradients = [one.grad for one in self._parameters() if one.grad is not None and not isinstance(one, DTensor)]
+        return any(bool(one.any()) for one in gradients) and all(bool(one.isfinite().all()) for one in gradients)
+
+    def _update(self, *_: object) -> None:
+        self._unused = False
+
     def _see(self, parameter: Tensor) -> None:
         self._seen[id(parameter)] += 1
+        self._unused = True
 
 
 class FirstSteps:
