@@ -172,7 +172,7 @@ def counted(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
 LIMIT = 14  # requests; a snapshot with its place in the index takes six
 
 
-@pytest.mark.parametrize("storage", ["memory", "perNode"])
+@pytest.mark.parametrize("storage", ["memory", pytest.param("perNode", marks=pytest.mark.long)])
 def test_a_slow_store_has_time_as_long_as_it_takes_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: Proxy, storage: Storage
 ) -> None:

@@ -57,9 +57,9 @@ os._exit(0)
     ("case", "printed"),
     [
         ("one host", "Meeting\n"),
-        ("hosts", "CollectiveMeeting\n"),
+        pytest.param("hosts", "CollectiveMeeting\n", marks=pytest.mark.long),
         ("unreachable", "CollectiveMeeting\n"),
-        ("no address", "CollectiveMeeting\n"),
+        pytest.param("no address", "CollectiveMeeting\n", marks=pytest.mark.long),
         ("told", "met\nMeetingError: Connection closed by peer\n"),
     ],
 )

@@ -125,9 +125,9 @@ except CannotOutliveError as error:
     [
         ("the default group", False, False),
         ("another group", False, False),
-        ("another group", True, True),
+        pytest.param("another group", True, True, marks=pytest.mark.long),
         ("a circle", False, True),
-        ("nothing", False, True),
+        pytest.param("nothing", False, True, marks=pytest.mark.long),
     ],
 )
 def test_a_rank_does_not_outlive_a_group_that_its_script_holds(what: str, *, renews: bool, goes_on: bool) -> None:
@@ -145,11 +145,11 @@ def test_a_rank_does_not_outlive_a_group_that_its_script_holds(what: str, *, ren
     [
         ("all_reduce", True, True),
         ("backward", True, True),
-        ("sleep", False, True),
-        ("computation", False, False),
+        pytest.param("sleep", False, True, marks=pytest.mark.long),
+        pytest.param("computation", False, False, marks=pytest.mark.long),
         ("evaluation", False, True),
         ("samples", False, False),
-        ("queue", False, False),
+        pytest.param("queue", False, False, marks=pytest.mark.long),
     ],
 )
 def test_a_rank_that_sleeps_although_its_round_is_over_is_replaced(
