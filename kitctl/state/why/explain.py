@@ -16,7 +16,7 @@ from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
 from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, OTHER_GROUP
+from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
 from kitctl.state.why.libraries import LIBRARIES
 from kitctl.state.why.losses import CUT_SHORT, LOSSES
@@ -74,7 +74,7 @@ _BESIDE: Final = re.compile(r"((?:init container|sidecar) [\w.-]+): ")  # whose 
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
 # What may take long before the ranks start, as a large data set or many packages do: facts.
 _STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installing requirements)$")
-_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{APART}")  # no other fact is known not to go on
+_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{NOT_ENDED}|{APART}")  # no other fact is known not to go on
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
 _MAY_WAIT: Final = re.compile(r"rank \d+ has saved \S+ to its node's own folder: ")
 _OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not: it is gone with its pod

@@ -12,6 +12,7 @@ from kitctl.state.why.rule import Family, Rule
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
 APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
+NOT_ENDED: Final = r"\branks? [\d, -]+ ha(?:s|ve) failed \(.*?\), but (?:its|their) (?:exit handler|thread) goes on"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
 _LATE_FIX: Final = "see what they do meanwhile: kitctl stacks; if they work, give init_process_group a longer timeout"
 HANGS: Final = Family(
@@ -147,13 +148,21 @@ HANGS: Final = Family(
             means="each has been at that place for a while, in calls that cannot be the same one",
         ),
         Rule(
+            NOT_ENDED,
+            "",
+            "mend that error; and let nothing wait for other ranks once a script has ended, as dist.barrier() in an "
+            "exit handler does: they do not come. Threads: daemon=True",
+            seen="no step for 20s: rank 1 has failed (ValueError: bad row), but its exit handler goes on at "
+            "train.py:45 in write_summary, rank 0 waits in all_reduce of its backward pass",
+            means="a script that has ended with an error, in a process that has not",
+        ),
+        Rule(
             LOST_WORKER,
             "",
             "fewer workers, smaller pieces, or more memory, for lack of which they are mostly killed; "
             "concurrent.futures.ProcessPoolExecutor fails where multiprocessing.Pool waits for ever",
-            seen="no step for 20s: rank 0 sleeps at train.py:8; rank 0 says: its multiprocessing.Pool waits for a "
-            "killed "
-            "worker (SIGKILL)",
+            seen="no step for 20s: rank 0 waits for a pool of processes at train.py:8; rank 0 says: its "
+            "multiprocessing.Pool waits for a killed worker (SIGKILL)",
         ),
         Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",

@@ -71,6 +71,11 @@ def usage(leaders: Iterable[int]) -> dict[int, Usage]:
     return {leader: _sum(leader, processes) for leader in leaders if leader in processes}
 
 
+def children_of(parent: int) -> list[int]:
+    """A process's children that have not ended, the oldest first; on other systems than Linux none."""
+    return sorted(pid for pid, one in _processes() if one.parent == parent and one.state != "Z")
+
+
 def _sum(leader: int, processes: Mapping[int, _Process]) -> Usage:
     group = {
         pid: one for pid, one in processes.items() if one.session == leader or _is_descendant(leader, pid, processes)

@@ -99,3 +99,22 @@ def spinning() -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"message": {"message": "ValueError: bad row\\nmore", "extraInfo": {}}}', "ValueError: bad row"),
+        ('{"message": "ValueError: bad row"}', "ValueError: bad row"),
+        ('{"message": {"message": "' + 99 * "x" + '"}}', 59 * "x" + "…"),
+        ('{"message": {"mess', ""),  # it is being written
+        ('{"message": null}', ""),
+        ("[]", ""),
+        (None, ""),
+    ],
+)
+def test_the_error_with_which_its_script_has_ended(rank: WatchedRank, written: str | None, told: str) -> None:
+    rank.file = rank.file.with_name("3.heartbeat")
+    if written is not None:
+        rank.file.with_name("3.error.json").write_text(written)
+    assert rank.failed == told

@@ -77,6 +77,15 @@ SLEEPS = rank(1, "h.py:5 in <module>")
           "rank 0 says: KeyError: 'text'")),
         ([replace(rank(0), location=Location(line="h.py:9 in report", exits="thread"))],
          "rank 0 has ended its script, but not its thread at h.py:9 in report"),
+        ([replace(rank(0), location=Location(line="h.py:9 in report", exits="exit handler"), failed="ValueError: x")],
+         "rank 0 has failed (ValueError: x), but its exit handler goes on at h.py:9 in report"),
+        ([replace(rank(one), location=Location(line="h.py:9", exits="thread"), failed="E: x") for one in (3, 4)],
+         "ranks 3-4 have failed (E: x), but their thread goes on at h.py:9"),
+        ([replace(rank(one), location=Location(line="h.py:9 in f", loads=True, worker="data.py:3 in add"))
+          for one in (0, 1)],
+         "ranks 0-1 wait for their data loader at h.py:9 in f, whose worker is at data.py:3 in add"),
+        ([replace(rank(1), location=Location(line="h.py:9 in f", awaits="a process", worker="h.py:3 in work"))],
+         "rank 1 waits for a process at h.py:9 in f, which is at h.py:3 in work"),
         ([replace(rank(one), location=Location(line="h.py:9 in report", awaits="a process")) for one in (0, 1)],
          "ranks 0-1 wait for a process at h.py:9 in report"),
         # Before the first step: one that waits for others is worth a word, ranks that work are not.

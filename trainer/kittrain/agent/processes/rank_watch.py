@@ -27,12 +27,12 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.watched_rank import WatchedRank
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
-from kittrain.agent.rendezvous.stacks import GROUP, Location, locate
+from kittrain.agent.rendezvous.stacks import GROUP, Location, line_of_fork, locate
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
-from kittrain.system.processes import Usage, signal_name, usage
+from kittrain.system.processes import Usage, children_of, signal_name, usage
 from kittrain.system.sample_orders import SampleOrder
 
 POLL_INTERVAL: Final = 0.25  # seconds
@@ -162,7 +162,7 @@ class RankWatch:
 
     def _seen(self, number: int, rank: WatchedRank) -> RankStatus:
         """What a rank does, of which nothing is judged."""
-        location = locate(stack_file.answer(rank.pid, stack_file.path_of(rank.file)))
+        location = self._location(rank)
         lines = self._logs.last(number)
         lately = lines if location and location.tries else self._logs.last(number, within=SAYING)
         return _report(
@@ -175,6 +175,7 @@ class RankWatch:
             stepped=rank.stepped,
             grouped=rank.beat.group > 0,
             ended=rank.ended,
+            failed=rank.failed if location and location.exits else "",
             said=rank_output.thread_error(lines)
             or (rank_output.other_group(lines) if location and location.wait == GROUP else "")
             or rank_output.lost_worker(lines)
@@ -183,6 +184,15 @@ class RankWatch:
             or self._handled(number, rank)
             or self._lost_child(rank),
         )
+
+    def _location(self, rank: WatchedRank) -> Location | None:
+        """Where its main thread is; and a fork that it waits for, of which an idle one says nothing."""
+        file = stack_file.path_of(rank.file)
+        location = locate(stack_file.answer(rank.pid, file))
+        if location and (location.loads or location.awaits) and not location.wait:
+            answers = stack_file.of_forks(children_of(rank.pid), file)
+            location = replace(location, worker=next(filter(None, map(line_of_fork, answers)), ""))
+        return location
 
     def _lost_child(self, rank: WatchedRank) -> str:
         """That a process that the rank has started was killed, and that nobody has noticed; empty if none was."""

@@ -12,15 +12,17 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 SIGNAL: Final = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR1
 MAIN: Final = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else SIGNAL  # the main thread alone
 MORE: Final = "..."  # what faulthandler prints after 100 threads: the main one, which comes last, is not among them
-WAIT: Final = 0.5  # seconds for the main thread's stack
+WAIT: Final = 0.5  # seconds for the main thread's stack, and for those of all forks
+MOST_FORKS: Final = 4  # that are asked
 _QUIET: Final = 0.02  # seconds without a further line: it is complete
 _HEADER: Final = "Current thread 0x0 (most recent call first):"
 _CAUGHT: Final = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
@@ -71,14 +73,38 @@ def answer(pid: int, file: Path) -> list[str]:
     lines = _read(file)
     if lines[-1:] != [MORE]:
         return lines
-    if not ask(pid, file, MAIN):
-        return []
-    main: list[str] = []
-    deadline = time.monotonic() + WAIT
-    while time.monotonic() < deadline and (not main or main != _read(file)):
-        main = _read(file)
-        time.sleep(_QUIET)
+    main = _of_main(pid, file, time.monotonic() + WAIT)
     return [*lines[:-1], _HEADER, *main[1:]] if main else []
+
+
+def of_forks(pids: Iterable[int], file: Path) -> Iterator[list[str]]:
+    """What the main threads of a rank's forks print, as its loader's workers: they have its handler, and its file.
+
+    A process that was not forked from the rank does not handle the signal, and is not asked.
+    """
+    deadline = time.monotonic() + WAIT
+    for pid in islice((one for one in pids if _is_fork(one)), MOST_FORKS):
+        if time.monotonic() > deadline:
+            return
+        if lines := _of_main(pid, file, deadline):
+            yield lines
+
+
+def _is_fork(pid: int) -> bool:
+    try:
+        return catches(pid, MAIN)
+    except OSError:
+        return False
+
+
+def _of_main(pid: int, file: Path, deadline: float) -> list[str]:
+    """What the main thread alone prints; empty if it does not in time."""
+    lines: list[str] = []
+    if ask(pid, file, MAIN):
+        while time.monotonic() < deadline and (not lines or lines != _read(file)):
+            lines = _read(file)
+            time.sleep(_QUIET)
+    return lines
 
 
 def _read(file: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,6 +12,7 @@ from statistics import median
 from typing import Final
 
 from kittrain.agent.processes.activity import Activity
+from kittrain.outcome.failures import Failure
 from kittrain.system.heartbeat import STEP, HeartbeatState, Phase
 
 MIN_STEP_TIMEOUT: Final = 30.0  # seconds
@@ -21,6 +23,7 @@ STEP_TIMES_KEPT: Final = 200  # the last ones, for the percentile
 MIN_QUIET: Final = 15.0  # seconds without a step that are unusual
 QUIET_FACTOR: Final = 10  # times the median of the last steps
 PACES_KEPT: Final = 100  # of these
+MOST_OF_ERROR: Final = 60  # characters of an error within the sentence that says where ranks are
 
 # Seconds that a phase may take. Phases of the script's own code have no timeout; up to the first step it is
 # FIRST_STEP_TIMEOUT. Collectives have a timeout of their own.
@@ -138,6 +141,16 @@ class WatchedRank:
     def ended(self) -> bool:
         """Whether its process has ended; False if unknown."""
         return self._state in {"Z", "X"} or (not self._state and Path("/proc/self").exists())
+
+    @property
+    def failed(self) -> str:
+        """The error with which its script has ended, in a few words; empty: with none, or not yet."""
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            message = json.loads(self.file.with_suffix(".error.json").read_text())["message"]
+            text = message if isinstance(message, str) else message["message"]
+            error = Failure(rank=0, exit_code=1, error=text, time=0).brief
+            return error if len(error) <= MOST_OF_ERROR else f"{error[: MOST_OF_ERROR - 1]}…"
+        return ""
 
     @property
     def _state(self) -> str:

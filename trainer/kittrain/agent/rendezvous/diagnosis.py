@@ -59,6 +59,7 @@ class RankStatus:
         ended: whether its process has.
         node: name of its node.
         call: the last collective that it has called, as far as it is known.
+        failed: the error with which its script has ended, in a few words, while its process goes on; empty without one.
         said: what ended a thread of its script, or the error that it has just printed, in a line; empty without one.
     """
 
@@ -77,6 +78,7 @@ class RankStatus:
     grouped: bool = False
     ended: bool = False
     call: Call = NO_CALL
+    failed: str = ""
     said: str = ""
 
 

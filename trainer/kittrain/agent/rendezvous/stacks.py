@@ -69,6 +69,7 @@ AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("/threading.py", "join", "a thread"),
     ("/threading.py", "wait", "an event"),
 )
+FORKED: Final = ("/multiprocessing/process.py", "_bootstrap")  # below all that a process of multiprocessing does
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
 # Around the function that is called: decorators, and what calls an operator of torch.
@@ -102,6 +103,7 @@ class Location:
         loads: whether it waits for the workers of its data loader.
         tries: whether it connects to a server, or waits until it tries that again.
         awaits: what it waits for that it has begun itself, such as ``a process``; empty: for nothing that is known.
+        worker: where a fork of it is that it waits for, as a worker of its data loader; empty: unknown, or idle.
         exits: what goes on although the script is over: a ``thread`` that it has started, or an ``exit handler``;
             ``line`` is that one's. Empty: it is not over.
     """
@@ -111,6 +113,7 @@ class Location:
     loads: bool = False
     tries: bool = False
     awaits: str = ""
+    worker: str = ""
     exits: str = ""
 
 
@@ -146,6 +149,20 @@ def _awaits(frames: list[Frame]) -> str:
         known = (what for file, function, what in AWAITS if (frame.file.endswith(file) and frame.function == function))
         name = next(known, name)
     return ""  # it runs no script
+
+
+def line_of_fork(printed: Iterable[str]) -> str:
+    """The innermost line of user code in what a forked process runs; empty if it runs none, as one that waits for work.
+
+    Below that are the frames of the process that it was forked from.
+    """
+    frames = [Frame(found[1], int(found[2]), found[3]) for text in printed if (found := FRAME.match(text))]
+    for frame in frames:
+        if frame.file.endswith(FORKED[0]) and frame.function == FORKED[1]:
+            return ""
+        if not LIBRARY.search(frame.file):
+            return str(frame)
+    return ""
 
 
 def _exit_handlers(frames: list[Frame]) -> Iterator[Frame] | None:

@@ -213,18 +213,23 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
     """The first row that applies, with the place in the script, and with what a collective exchanges."""
     of = one.call.given if tensor and one.call.name == one.location.wait else ""
     wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
+    worker = f", whose worker is at {one.location.worker}" if one.location.worker else ""
     rows = (
         (one.ended, "has ended"),
         (one.frozen, "is stopped (by SIGSTOP, or a debugger)"),
         (not one.has_stack, "does not show where it is"),
+        (
+            bool(one.location.exits and one.failed),
+            f"has failed ({one.failed}), but its {one.location.exits} goes on{{at}}",
+        ),
         (bool(one.location.exits), f"has ended its script, but not its {one.location.exits}{{at}}"),
-        (one.location.loads, "waits for its data loader{at}"),
+        (one.location.loads, f"waits for its data loader{{at}}{worker}"),
         (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),
         (bool(wait), f"waits in {wait}{of}{{at}}"),
         (one.busy, "is busy{at}"),
         (one.location.tries, "tries to reach a server{at}"),
-        (bool(one.location.awaits), f"waits for {one.location.awaits}{{at}}"),
+        (bool(one.location.awaits), f"waits for {one.location.awaits}{{at}}{worker.replace('whose worker', 'which')}"),
         (True, "sleeps{at}"),
     )
     return next(words for holds, words in rows if holds).replace("{at}", f" at {at}" if at and where else "")
