@@ -84,7 +84,8 @@ _DID_NOTHING: Final = re.compile(
 # What a rank says at its end of training that did nothing, or less than it could.
 _OF_TRAINING: Final = re.compile(
     r"(?:no optimizer step was seen; )?rank \d+: "
-    r"((?:the optimizer has changed nothing:|the DistributedSampler that shuffles|it has started 0 processes) .*)",
+    r"((?:the optimizer has changed nothing:|the DistributedSampler that shuffles|it has started 0 processes"
+    r"|load_state_dict\(strict=False\) has loaded none|no optimizer step has used the gradients) .*)",
     re.DOTALL,
 )
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own

@@ -40,6 +40,33 @@ GROUPS: Final = Family(
             means="training works; each epoch has the batches of the first one",
         ),
         Rule(
+            r"(the DistributedSampler that shuffles was read once)",
+            "",
+            "iterate over the loader again in each epoch, as `while True: sampler.set_epoch(n); yield from loader`: "
+            "itertools.cycle, and a list of batches, keep those of the first pass, with their augmentation",
+            seen="the DistributedSampler that shuffles was read once, and set_epoch called for 9 more epochs: its "
+            "batches came again",
+            means="training works; each epoch has the batches of the first one, which stay in memory",
+        ),
+        Rule(
+            r"(load_state_dict\(strict=False\) has loaded none of .*)",
+            "",
+            "load names that the model has: save model.module.state_dict() of DDP's, or remove the prefix "
+            "(torch.nn.modules.utils.consume_prefix_in_state_dict_if_present); strict=True fails without it",
+            seen="load_state_dict(strict=False) has loaded none of Net's 8 values: it has conv.weight, and the file "
+            "module.conv.weight",
+            means="the model has the values that it began with",
+        ),
+        Rule(
+            r"(no optimizer step has used the gradients of the last )",
+            "",
+            "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "
+            "to the next epoch's first step, or lost at the end",
+            seen="no optimizer step has used the gradients of the last 7 backward passes; others have used 8 to 15 "
+            "each",
+            means="gradients are accumulated over a number of batches that does not divide an epoch's",
+        ),
+        Rule(
             r"(\d+ ranks train, \bthe largest process group has \d+ of them\b: each has a model of its own)",
             "{0}",
             "leave out rank and world_size of init_process_group, and what sets RANK, WORLD_SIZE and MASTER_PORT in "

@@ -367,6 +367,14 @@ SCRIPTS: Final = Family(
             seen="ImportError: cannot import name 'load_dataset' from 'datasets' (/workspace/datasets.py)",
         ),
         Rule(
+            r"ImportError: cannot import name '([^']*)' from '([^'.]*)[^']*' "
+            r"\([^)]*\bpython3\.\d+/(?!\w+-packages/)",
+            "",
+            "{1} is a module of Python itself, and has no {0}: if a file of the script's has that name, too, rename "
+            "it; else the script was written for a newer Python",
+            seen="ImportError: cannot import name 'seed_everything' from 'random' (/usr/lib/python3.11/random.py)",
+        ),
+        Rule(
             rf"ImportError: cannot import name '([^']*)' from '([^'.]*)[^']*' \({_INSTALLED}",
             "",
             "the installed {1} has no {0}: install the version that the script was written for, as {1}==... in "

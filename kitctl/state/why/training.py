@@ -139,8 +139,8 @@ TRAINING: Final = Family(
         Rule(
             r"does not require grad and does not have a grad_fn",
             "",
-            "the loss depends on no parameter: look for torch.no_grad(), detach() or item() on its way, and for frozen "
-            "parameters (requires_grad)",
+            "the loss depends on no parameter: look for torch.no_grad(), set_grad_enabled(False) that nobody undoes, "
+            "detach() or item() on its way, and for frozen parameters (requires_grad)",
             seen="element 0 of tensors does not require grad and does not have a grad_fn",
         ),
         Rule(

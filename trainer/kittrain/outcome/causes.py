@@ -269,8 +269,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
         fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --send {0} "
-        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If the script has written "
-        "it, it is on that node only: write to a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
+        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If another rank writes it: "
+        "dist.barrier() before it is read, and a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
         seen="FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     ),
     Cause(
@@ -298,8 +298,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     Cause(
         r"\[Errno 24\]|Too many open files(?!: | \w)|received \d+ items of ancdata",
-        fix="torch.multiprocessing.set_sharing_strategy('file_system'), fewer data loader workers, or a higher limit "
-        "of open files (ulimit -n)",
+        fix="close what is opened (with open(...)), also in __getitem__; of tensors that workers send: "
+        "torch.multiprocessing.set_sharing_strategy('file_system'), or fewer workers; else a higher limit (ulimit -n)",
         seen="OSError: [Errno 24] Too many open files",
     ),
     # Of a process that the script has started, and that has ended: multiprocessing reaches no other machine's ranks.

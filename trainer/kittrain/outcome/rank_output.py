@@ -21,6 +21,16 @@ LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and
 CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
 NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn"
 SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
+REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
+NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none"  # of what
+LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
+NOTES: Final = (
+    CHANGED_NOTHING,
+    NOTHING_LOADED,
+    SAME_ORDER,
+    REPLAYED,
+    LEFT_GRADIENTS,
+)  # of hooks, what tells most first
 SAME: Final = 10  # lines that show one loss, after which it does not change
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")
@@ -69,7 +79,7 @@ _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+
 # What libraries print at exit, unrelated to the failure.
 _NOISE: Final = re.compile(
     r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
-    rf"note: (?:{CHANGED_NOTHING}|{SAME_ORDER}|{NO_PROCESSES})|"
+    rf"note: (?:{'|'.join(map(re.escape, (*NOTES, NO_PROCESSES)))})|"
     r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
 )
 
@@ -211,14 +221,14 @@ def not_finite_loss(lines: Sequence[str]) -> str:
 
 
 def trains_nothing(lines: Sequence[str]) -> str:
-    """That no step has changed anything, that the loss has stayed the same, or all epochs' order; else empty."""
+    """What training lacked, as hooks have said it at the end, or that the loss has stayed the same; else empty."""
     texts = [*map(clean, lines)]
-    idle = (f"{CHANGED_NOTHING}{text.partition(CHANGED_NOTHING)[2]}" for text in texts if CHANGED_NOTHING in text)
+    noted = (text[text.find(note) :] for note in NOTES for text in texts if note in text)
     shown = [found[1] for text in texts if (found := _LOSS_VALUE.search(text))]
     same = len(shown) >= SAME and len({*shown}) == 1 and float(shown[0].rstrip(".")) != 0
-    if same:
-        return next(idle, f"the loss was {shown[0]} in the last {len(shown)} lines that show it")
-    return next(idle, next((text[text.find(SAME_ORDER) :] for text in texts if SAME_ORDER in text), ""))
+    stays = f"the loss was {shown[0]} in the last {len(shown)} lines that show it" if same else ""
+    first = next(noted, "")
+    return first if first.startswith((CHANGED_NOTHING, NOTHING_LOADED)) else stays or first
 
 
 def starts_nothing(lines: Sequence[str]) -> str:

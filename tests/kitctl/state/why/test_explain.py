@@ -487,6 +487,18 @@ def test_a_name_with_a_time_in_it_may_be_another_one_on_each_rank(name: str, *, 
         ),
         ("rank 0: the optimizer has changed nothing: its learning rate was 0 at all 9 steps", "see the learning rate"),
         ("rank 1: the DistributedSampler that shuffles has had the same order in all 3 passes: set_epoch", "set_epoch"),
+        (
+            "rank 1: the DistributedSampler that shuffles was read once, and set_epoch called for 9 more",
+            "itertools.cycle",
+        ),
+        (
+            "rank 0: load_state_dict(strict=False) has loaded none of Net's 8 values: it has w, and the file module.w",
+            "prefix",
+        ),
+        (
+            "rank 0: no optimizer step has used the gradients of the last 7 backward passes; others",
+            "i + 1 == len(loader)",
+        ),
         ("no optimizer step was seen; rank 0: it has started 0 processes by torch.multiprocessing.spawn", "mp.spawn"),
         ("rank 0: the loss was 0.6931 in the last 12 lines that show it", ""),
         ("no optimizer step was seen; rank 0 printed last: the DistributedSampler that shuffles", ""),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import types
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
 from kittrain.agent.hooks.sampler_orders import SamplerOrders
-from kittrain.outcome.rank_output import SAME_ORDER, trains_nothing
+from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER, trains_nothing
 
 
 class Script:
@@ -20,7 +21,8 @@ class Script:
         self.evaluates = False
         self.found: list[Any] = []
         self.orders = SamplerOrders(self.found.append, lambda: self.steps, lambda: self.evaluates)
-        self.kind: Any = type("DistributedSampler", (DistributedSampler,), {"__iter__": DistributedSampler.__iter__})
+        own = {"__iter__": DistributedSampler.__iter__, "set_epoch": DistributedSampler.set_epoch}
+        self.kind: Any = type("DistributedSampler", (DistributedSampler,), own)
         self.orders.watch(types.SimpleNamespace(DistributedSampler=self.kind))  # type: ignore[arg-type]
 
     def sampler(self, **given: Any) -> Any:
@@ -56,6 +58,18 @@ def test_a_sampler_whose_epochs_have_one_order_is_told_at_the_end(
     told = capsys.readouterr().err
     assert told == f"note: {SAME_ORDER} in all 3 passes: set_epoch was not called\n"
     assert trains_nothing([f"{told}"]).startswith(SAME_ORDER)
+
+
+def test_a_sampler_may_be_gone_at_the_end_of_the_script(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        sampler = script.sampler()
+        for _ in range(2):
+            script.epoch(sampler)
+
+    main()
+    gc.collect()
+    script.orders.tell()
+    assert f"{SAME_ORDER} in all 2 passes" in capsys.readouterr().err
 
 
 def test_healthy_samplers_are_told_nothing(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
@@ -94,3 +108,41 @@ def test_a_sampler_that_lacks_what_torchs_has_is_left_alone(script: Script) -> N
     del sampler.epoch  # as of a class of the script's own
     script.epoch(sampler)
     assert (script.steps, script.found) == (4, [])
+
+
+def replayed(script: Script, sampler: Any, epochs: int) -> None:
+    """As ``itertools.cycle(loader)`` does."""
+    batches = [*DataLoader(sampler.dataset, sampler=sampler)]
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        script.steps += len(batches)
+
+
+def test_batches_of_one_pass_that_come_again_are_told(script: Script, capsys: pytest.CaptureFixture[str]) -> None:
+    replayed(script, script.sampler(), 4)
+    script.orders.tell()
+    told = f"{REPLAYED}, and set_epoch called for 3 more epochs: its batches came again"
+    assert capsys.readouterr().err == f"note: {told}\n"
+    assert trains_nothing([f"note: {told}"]) == told
+
+
+def test_an_epoch_that_is_set_without_a_pass_or_without_steps_is_told_nothing(
+    script: Script, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ordered, ahead, sought, once = (
+        script.sampler(shuffle=False),
+        script.sampler(),
+        script.sampler(),
+        script.sampler(),
+    )
+    replayed(script, ordered, 4)
+    for epoch in range(3):
+        ahead.set_epoch(epoch)
+        script.epoch(ahead)
+        ahead.set_epoch(epoch + 1)  # before the next pass, and again at its beginning
+    script.epoch(sought)
+    for epoch in range(3):
+        sought.set_epoch(epoch)  # to where a run resumes
+    replayed(script, once, 2)  # one more epoch than was read
+    script.orders.tell()
+    assert capsys.readouterr().err == ""

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from kittrain.agent.hooks import script_hooks
+from kittrain.agent.hooks.left_gradients import LeftGradients
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.agent.processes.worker import PACKAGE, lost_peers, main_spec, without_own_frames
 from kittrain.outcome.causes import cause_of
@@ -143,7 +145,7 @@ def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward
     exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
     ignore = {"backward_began": lambda _: None, "backward_ended": lambda _: None}
     writer = SimpleNamespace(optimized=True, grouped=False, **ignore)
-    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer), ScriptEvaluations(list, list))
+    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer), ScriptEvaluations(list, list), LeftGradients())
     with pytest.raises(RuntimeError) as caught:
         torchs.backward()
     place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"
@@ -164,6 +166,23 @@ def test_lost_peers_are_placed_in_the_workload_and_not_in_the_library() -> None:
     assert lost_peers(caught.value, {}).startswith("lost its peers at toy.py:2 in train: RuntimeError")
     caught.value.__traceback__ = workload_frame.tb_next  # nothing but the library
     assert lost_peers(caught.value, {}).startswith("lost its peers at ranks.py:2 in backward")
+
+
+def test_a_traceback_has_no_frames_of_hooks_that_a_call_has_passed_through() -> None:
+    hook: dict[str, Any] = {}
+    exec(compile("def noted(call):\n    return call()", str(PACKAGE / "agent/hooks/sampler_orders.py"), "exec"), hook)
+
+    def broken() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError) as caught:  # noqa: PT011  its frames are what counts
+        hook["noted"](lambda: hook["noted"](broken))
+    names = [one.name for one in traceback.extract_tb(without_own_frames(caught.tb))]
+    assert names[1:] == ["<lambda>", "broken"]
+
+    with pytest.raises(TypeError) as ours:  # raised in the hook itself
+        hook["noted"](None)
+    assert traceback.extract_tb(without_own_frames(ours.tb))[-1].name == "noted"
 
 
 def test_an_error_without_user_frames_has_no_traceback() -> None:

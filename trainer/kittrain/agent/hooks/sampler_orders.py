@@ -11,22 +11,40 @@ import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kittrain.outcome.rank_output import SAME_ORDER
+from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER
 
+EPOCHS: Final = 2  # that were set after the last pass has begun, without another one
 ALONE: Final = 1  # as the copies have it in which the library's loop reads a whole order
 
 
 @dataclass
 class _Passes:
-    """The passes over one sampler in which steps were taken: how many, and whether all had one epoch."""
+    """The passes over one sampler, which may be gone at the end of the script.
+
+    Attributes:
+        number: of those in which steps were taken.
+        epoch: of the first of these.
+        same: whether all had that one.
+        unread: the epochs that were set after the last pass has begun, and how many steps there were then.
+    """
 
     number: int = 0
     epoch: object = None
     same: bool = True
+    unread: dict[object, int] = field(default_factory=dict)
+
+
+class _Last(NamedTuple):
+    """The pass that was begun last: over what, with which epoch, and after how many steps."""
+
+    sampler: Callable[[], Any]
+    passes: _Passes | None
+    epoch: object
+    steps: int
 
 
 class SamplerOrders:
@@ -43,7 +61,8 @@ class SamplerOrders:
         self._steps = steps
         self._evaluates = evaluates
         self._passes: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
-        self._last: tuple[Callable[[], Any], object, int] | None = None  # sampler, epoch, step
+        self._all: list[_Passes] = []
+        self._last: _Last | None = None
 
     def watch(self, module: ModuleType) -> None:
         """Watch the passes over all of torch's distributed samplers.
@@ -61,10 +80,20 @@ class SamplerOrders:
             return begin(sampler)
 
         kind.__iter__ = noted_begin
+        choose = kind.set_epoch
+
+        @functools.wraps(choose)
+        def noted_epoch(sampler: Any, *args: Any, **kwargs: Any) -> Any:
+            result = choose(sampler, *args, **kwargs)
+            with suppress(Exception):
+                self._chosen(sampler)
+            return result
+
+        kind.set_epoch = noted_epoch
 
     def trains(self) -> None:
         """The rank takes its first step."""
-        sampler = self._last and self._last[0]()
+        sampler = self._last and self._last.sampler()
         if sampler is not None:
             with suppress(Exception):
                 self._found(sampler)
@@ -73,24 +102,48 @@ class SamplerOrders:
         """Say at the end of the script that all passes over a shuffling sampler had the same order."""
         with suppress(Exception):
             self._count()
-            same = max((one.number for one in self._passes.values() if one.same), default=0)
+            same = max((one.number for one in self._all if one.same), default=0)
             if same > 1:
                 sys.stderr.write(f"note: {SAME_ORDER} in all {same} passes: set_epoch was not called\n")
+            replayed = max(map(self._replays, self._all), default=0)
+            if replayed:
+                sys.stderr.write(
+                    f"note: {REPLAYED}, and set_epoch called for {replayed} more epochs: its batches came again\n"
+                )
+
+    def _replays(self, passes: _Passes) -> int:
+        """The epochs that were set although none was read, with steps after each; 0: too few."""
+        told = {step for step in passes.unread.values() if step < self._steps()}
+        return len(told) if passes.number == 1 and len(told) >= EPOCHS else 0
+
+    def _chosen(self, sampler: Any) -> None:
+        """An epoch was set: that of another pass than the one that was begun last, perhaps."""
+        last = self._last
+        if last and last.passes and sampler is last.sampler() and sampler.epoch != last.epoch:
+            last.passes.unread.setdefault(sampler.epoch, self._steps())
+
+    def _of(self, sampler: Any) -> _Passes:
+        if sampler not in self._passes:
+            self._passes[sampler] = _Passes()
+            self._all.append(self._passes[sampler])
+        return self._passes[sampler]
 
     def _begins(self, sampler: Any) -> None:
         if sampler.num_replicas <= ALONE or self._evaluates():
             return
         self._count()
-        self._last = weakref.ref(sampler), sampler.epoch, self._steps()
+        passes = self._of(sampler) if sampler.shuffle else None
+        if passes:
+            passes.unread.clear()
+        self._last = _Last(weakref.ref(sampler), passes, sampler.epoch, self._steps())
 
     def _count(self) -> None:
         """Count the pass that ends, if steps were taken in it."""
-        if self._last is None:
+        last, self._last = self._last, None
+        if last is None or last.passes is None or self._steps() == last.steps:
             return
-        (reference, epoch, began), self._last = self._last, None
-        sampler = reference()
-        if sampler is None or not sampler.shuffle or self._steps() == began:
-            return
-        passes = self._passes.setdefault(sampler, _Passes(epoch=epoch))
+        passes = last.passes
+        if not passes.number:
+            passes.epoch = last.epoch
         passes.number += 1
-        passes.same = passes.same and passes.epoch == epoch
+        passes.same = passes.same and passes.epoch == last.epoch

@@ -33,6 +33,8 @@ from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.agent.hooks.idle_steps import IdleSteps
 from kittrain.agent.hooks.last_call import LastCall
+from kittrain.agent.hooks.left_gradients import LeftGradients
+from kittrain.agent.hooks.loaded_names import LoadedNames
 from kittrain.agent.hooks.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
 from kittrain.system.heartbeat import ScriptWriter
@@ -63,25 +65,34 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         writer = ScriptWriter(Path(name))
         evaluations = ScriptEvaluations(writer.evaluation_begins, writer.evaluation_ends)
         orders = SamplerOrders(writer.samples, lambda: writer.steps, lambda: evaluations.pending)
-        after_import("torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders))
+        left = LeftGradients()
+        after_import(
+            "torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders, left)
+        )
         after_import("torch.utils.data.distributed", orders.watch)
         after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
         after_import(C10D, lambda module: _watch_groups(module, writer))
-        after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations))
+        after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, left))
         after_import("torch.nn.modules.module", evaluations.watch)
+        after_import("torch.nn.modules.module", _watch_loads)
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
 
 
 def _watch_optimizers(
-    module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations, orders: SamplerOrders
+    module: ModuleType,
+    writer: ScriptWriter,
+    evaluations: ScriptEvaluations,
+    orders: SamplerOrders,
+    left: LeftGradients,
 ) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
     idle = IdleSteps()
     atexit.register(idle.tell)
     atexit.register(orders.tell)
+    atexit.register(left.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -101,11 +112,20 @@ def _watch_optimizers(
         writer.optimizer_called(number)
         finite.called(optimizer)
         idle.called(optimizer)
+        left.called()
 
     module.register_optimizer_step_post_hook(called)
 
 
-def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations) -> None:
+def _watch_loads(module: ModuleType) -> None:
+    names = LoadedNames()
+    atexit.register(names.tell)
+    names.watch(module)
+
+
+def _watch_backward(
+    module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations, left: LeftGradients
+) -> None:
     """Wrap what ``Tensor.backward`` calls: gradients are averaged in it, so ranks wait for each other there."""
     backward: Callable[..., Any] = module.backward
     running = False
@@ -119,6 +139,8 @@ def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: Scrip
         running = True
         if evaluations.pending:
             evaluations.end()
+        else:
+            left.passed()
         if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
             writer.trains(by_hand.size)
             writer.updated_by_hand(by_hand.count)

@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
@@ -37,6 +37,7 @@ LOCAL_RANK: Final = "${local_rank}"  # torchrun's macro
 SOURCE: Final = (".py", ".pyw")
 SPAWNED_MAIN: Final = "__mp_main__"  # the main module's name in what spawned processes pickle
 PACKAGE: Final = Path(__file__).parents[2]  # kittrain
+HOOKS: Final = str(Path(script_hooks.__file__).parent) + os.sep
 OWN_FILES: Final = (__file__, script_hooks.__file__, runpy.__file__, "<frozen runpy>")
 
 
@@ -200,10 +201,21 @@ def _is_library(file: str) -> bool:
 
 
 def without_own_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback, starting at the user's first frame."""
+    """The traceback, starting at the user's first frame, without the hooks that the user's calls passed through."""
     while frames is not None and frames.tb_frame.f_code.co_filename in OWN_FILES:
         frames = frames.tb_next
-    return frames
+    rest = [*_chain(frames)]
+    shown = [one for one in rest if not one.tb_frame.f_code.co_filename.startswith(HOOKS) or one is rest[-1]]
+    last = None
+    for one in reversed(shown):
+        last = TracebackType(last, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return last
+
+
+def _chain(frames: TracebackType | None) -> Iterator[TracebackType]:
+    while frames is not None:
+        yield frames
+        frames = frames.tb_next
 
 
 if __name__ == "__main__":

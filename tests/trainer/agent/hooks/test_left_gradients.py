@@ -1,0 +1,37 @@
+"""Gradients that a loop has added up, and that no step of an optimizer has used at its end."""
+
+from __future__ import annotations
+
+import pytest
+
+from kittrain.agent.hooks.left_gradients import LeftGradients
+from kittrain.outcome.rank_output import LEFT_GRADIENTS, trains_nothing
+
+
+@pytest.mark.parametrize(
+    ("passes", "told"),
+    [
+        ("bbbbs" * 3, ""),
+        ("bbbbs" * 2 + "bb", "2 backward passes; others have used 4 each"),
+        ("bbbbs" + "bb" + "bbbbs" + "bb", "2 backward passes; others have used 4 to 6 each"),  # left in each epoch
+        ("bs" * 9, ""),
+        ("bs" * 9 + "b", ""),  # an adversarial example
+        ("bbs" + "bs" + "b", ""),  # two losses now and then
+        ("bbss" * 3 + "b", "1 backward passes; others have used 2 each"),  # of two optimizers
+        ("bss" * 3 + "b", ""),
+        ("bbbb", ""),  # no optimizer of torch's
+        ("bbs" * 3 + "bb", ""),  # a step that a scaler has skipped
+        ("bbs" * 3 + "bbbb", ""),
+        ("", ""),
+    ],
+)
+def test_gradients_that_are_left_are_told_of_loops_that_accumulate(
+    passes: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = LeftGradients()
+    for one in passes:
+        (left.passed if one == "b" else left.called)()
+    left.tell()
+    assert capsys.readouterr().err == (f"note: {LEFT_GRADIENTS}{told}\n" if told else "")
+    if told:
+        assert trains_nothing([f"note: {LEFT_GRADIENTS}{told}\n"]) == f"{LEFT_GRADIENTS}{told}"
