@@ -85,7 +85,8 @@ _DID_NOTHING: Final = re.compile(
 _OF_TRAINING: Final = re.compile(
     r"(?:no optimizer step was seen; )?rank \d+: "
     r"((?:the optimizer has changed nothing:|the DistributedSampler that shuffles|it has started 0 processes"
-    r"|load_state_dict\(strict=False\) has loaded none|no optimizer step has used the gradients) .*)",
+    r"|argparse has taken for True:|load_state_dict\(strict=False\) has loaded none"
+    r"|no optimizer step has used the gradients) .*)",
     re.DOTALL,
 )
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own

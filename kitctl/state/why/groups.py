@@ -58,6 +58,13 @@ GROUPS: Final = Family(
             means="the model has the values that it began with",
         ),
         Rule(
+            r"(argparse has taken for True: .*)",
+            "",
+            "action=argparse.BooleanOptionalAction in place of type=bool, and --name or --no-name: bool() takes any "
+            "text for True, but the empty one",
+            seen="argparse has taken for True: --freeze False",
+        ),
+        Rule(
             r"(no optimizer step has used the gradients of the last )",
             "",
             "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "

@@ -24,13 +24,9 @@ SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order
 REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
 NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none"  # of what
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
-NOTES: Final = (
-    CHANGED_NOTHING,
-    NOTHING_LOADED,
-    SAME_ORDER,
-    REPLAYED,
-    LEFT_GRADIENTS,
-)  # of hooks, what tells most first
+TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
+# Of hooks, what tells most first.
+NOTES: Final = (CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, SAME_ORDER, REPLAYED, LEFT_GRADIENTS)
 SAME: Final = 10  # lines that show one loss, after which it does not change
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")

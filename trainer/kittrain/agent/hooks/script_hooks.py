@@ -29,6 +29,7 @@ from kittrain.agent.hooks import (
     script_saves,
     trackers,
 )
+from kittrain.agent.hooks.boolean_arguments import BooleanArguments
 from kittrain.agent.hooks.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
 from kittrain.agent.hooks.idle_steps import IdleSteps
@@ -75,6 +76,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, left))
         after_import("torch.nn.modules.module", evaluations.watch)
         after_import("torch.nn.modules.module", _watch_loads)
+        after_import("argparse", _watch_arguments)
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
@@ -121,6 +123,12 @@ def _watch_loads(module: ModuleType) -> None:
     names = LoadedNames()
     atexit.register(names.tell)
     names.watch(module)
+
+
+def _watch_arguments(module: ModuleType) -> None:
+    arguments = BooleanArguments()
+    atexit.register(arguments.tell)
+    arguments.watch(module)
 
 
 def _watch_backward(
