@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.corpus.blind_causes import BLIND_CAUSES
+from tests.corpus.blind_ends import BLIND_ENDS
 from tests.corpus.blind_forums import BLIND_FORUMS
 from tests.corpus.blind_healthy import BLIND_HEALTHY
 from tests.corpus.blind_lot import BLIND_LOT
@@ -35,6 +36,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_LOT,
     *BLIND_FORUMS,
     *BLIND_CAUSES,
+    *BLIND_ENDS,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_LOT,
