@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.corpus.situation import DDP, GROUP, Situation
+from tests.corpus.situation import DDP, GROUP, ONCE, Situation
 
 _PREFIX: Final = (
     DDP
@@ -315,7 +315,7 @@ BLIND_ENDS: Final = (
         first=(False, False),
     ),
     Situation(
-        name="a helper with the name of a module of Python",
+        name="a helper with the name of a standard module",
         script=_HELPER,
         files={"random.py": "def seed_everything(seed):\n    pass\n"},
         cause=r"ImportError: cannot import name 'seed_everything' from 'random'",
@@ -354,13 +354,14 @@ BLIND_ENDS: Final = (
         name="files that are never closed",
         script=_OPEN_FILES,
         cause=r"Too many open files",
-        fix=r"close what is opened",
+        fix=r"open for each item|close what is opened",
+        options=ONCE,
         first=(True, False),
     ),
     Situation(
         name="blocks that each rank skips by chance",
         script=_SKIPPED,
-        cause=r"rank \d waits in all_reduce .*, rank \d waits in .*; each waits for others",
+        cause=r"rank \d waits in .*, rank \d waits in .*all_reduce.*; each waits for others",
         fix=r"same collectives",
         first=(True, True),
     ),

@@ -182,7 +182,7 @@ BLIND_FORUMS: Final = (
     Situation(
         name="a process is joined before its queue is read",
         script=_JOINS,
-        cause=r"rank 0 sleeps at train\.py:26, rank 1 waits in barrier",
+        cause=r"rank 0 waits for a process at train\.py:26, rank 1 waits in barrier",
         first=(True, False),
     ),
     Situation(name="healthy pipeline", script=_PIPELINE.format(last=9), healthy=True, first=(True, True)),

@@ -62,7 +62,7 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
     Situation(
         name="a child process never ends",
         script=GROUP + "import subprocess\n" + only(0, "subprocess.run(['sleep', '600'])"),
-        cause=r"rank 0 sleeps at train\.py:8.*rank 1 waits in barrier",
+        cause=r"rank 0 waits for a process at train\.py:8.*rank 1 waits in barrier",
     ),
     Situation(
         name="a thread has died and the queue stays empty",
@@ -73,7 +73,7 @@ items = queue.Queue()
 threading.Thread(target=lambda: 1 / 0).start()
 items.get()
 """,
-        cause=r"ranks 0-1 sleep at train\.py:10",
+        cause=r"ranks 0-1 wait for a queue at train\.py:10",
     ),
     Situation(
         name="one rank forgets the collective in an evaluation",
@@ -101,7 +101,7 @@ items.get()
         script="import multiprocessing, os\ndef feed(items):\n    os.kill(os.getpid(), 9)\nif __name__ == '__main__':\n"
         "    items = multiprocessing.SimpleQueue()\n    multiprocessing.Process(target=feed, args=(items,)).start()\n"
         "    items.get()",
-        cause=r"ranks 0-1 sleep at train\.py:7; rank 0 says: a process that it started was killed by SIGKILL",
+        cause=r"ranks 0-1 wait for a queue at train\.py:7; rank 0 says: a process that it started was killed by SIG",
     ),
     Situation(
         name="both ranks send first",

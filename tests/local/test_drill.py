@@ -61,7 +61,7 @@ def test_what_is_stored_is_drilled_too(kit: Kit, tmp_path: Path, monkeypatch: py
         server.bucket("bucket")
         for name, value in server.environ().items():
             monkeypatch.setenv(name, value)
-        kit.run("submit", "--name", "stored", "--nodes", "2", "--snapshot-every", "20", *stored, *words)
+        kit.run("submit", "--name", "stored", "--nodes", "2", "--snapshot-every", "60", *stored, *words)
         kit.until("stored", lambda job: job["mirror"] and (job["mirror"]["step"] or 0) >= 20)
         for fault in ("mirror-denied", "mirror-unavailable", "mirror-cut-off"):
             lasting = "1m" if fault == "mirror-cut-off" else "20s"
