@@ -119,8 +119,14 @@ def test_nodes_are_lost_with_their_folders_and_each_sample_counts_once(kit: Kit)
 
 @pytest.mark.wide
 @pytest.mark.timeout(1800)  # it may build the server
-@pytest.mark.parametrize("storage", ["perNode", "memory"])
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize(
+    ("shape", "storage"),
+    [
+        *((shape, "perNode") for shape in SHAPES),
+        ("spare", "memory"),
+        *(pytest.param(shape, "memory", marks=pytest.mark.long) for shape in SHAPES if shape != "spare"),
+    ],
+)
 def test_copies_are_enough_whoever_takes_the_place_of_a_lost_node(
     kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage: str, shape: str
 ) -> None:

@@ -89,7 +89,7 @@ def test_a_rank_is_killed_and_the_others_live_on(tmp_path: Path, loop: dict[str,
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("loop", [{}, {"FIT": "1"}], ids=["own", "fit"])
+@pytest.mark.parametrize("loop", [{}, pytest.param({"FIT": "1"}, marks=pytest.mark.long)], ids=["own", "fit"])
 def test_rank_0_and_then_a_node_are_killed(tmp_path: Path, loop: dict[str, Any]) -> None:
     with Sharded(tmp_path, **loop) as nodes:
         pids = nodes.trained_by(0, 1)

@@ -30,7 +30,7 @@ def copied(after: int, state: State) -> bool:
 @pytest.mark.parametrize(
     "kind",
     [
-        "IndexedJob",
+        pytest.param("IndexedJob", marks=pytest.mark.long),
         pytest.param("JobSet", marks=pytest.mark.controllers),
         pytest.param("PyTorchJob", marks=pytest.mark.long),
         pytest.param("TrainJob", marks=(pytest.mark.controllers, pytest.mark.long)),

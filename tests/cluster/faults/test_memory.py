@@ -148,6 +148,7 @@ def test_ranks_are_killed_for_want_of_memory_while_a_snapshot_is_written_or_copi
     assert f"of {ORDER.samples} samples" in kitctl("audit", URL)
 
 
+@pytest.mark.long
 def test_a_release_with_snapshots_in_memory_trains_to_its_end(place: Place, tmp_path: Path) -> None:
     namespace, file, code = place.namespace, tmp_path / "job.yaml", tmp_path / "code.yaml"
     given = {
