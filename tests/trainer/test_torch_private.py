@@ -43,10 +43,14 @@ from kittrain.torch_private.ranks import backward, copy_all
 PACKAGE: Final = Path(torch_private.__file__).parent
 # Private names that are not torch's: of the standard library, and of kittrain's step_sync.
 OTHERS_NAMES: Final = {
+    "_bootstrap",
+    "_communicate",
     "_config",
     "_current_frames",
     "_exit",
     "_fields",
+    "_finalize_join",
+    "_get_value",
     "_join_exited_workers",
     "_registry",
     "_run_exitfuncs",

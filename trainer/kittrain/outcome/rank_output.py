@@ -22,7 +22,7 @@ CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
 NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn"
 SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
 REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
-NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none"  # of what
+NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # what
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
 TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
 # Of hooks, what tells most first.

@@ -30,7 +30,7 @@ def test_a_prefix_in_all_names_is_told(names: LoadedNames, capsys: pytest.Captur
     result = nn.Linear(2, 1).load_state_dict(saved("module."), strict=False)
     assert result.missing_keys == ["weight", "bias"], "the script gets what torch returns"
     names.tell()
-    told = f"{NOTHING_LOADED} of Linear's 2 values: it has weight, and the file module.weight"
+    told = f"{NOTHING_LOADED}Linear's 2 values: it has weight, and the file module.weight"
     assert capsys.readouterr().err == f"note: {told}\n"
     assert trains_nothing([f"note: {told}"]) == told
 

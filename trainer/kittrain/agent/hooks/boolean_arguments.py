@@ -29,7 +29,9 @@ class BooleanArguments:
             module: ``argparse``.
         """
         parser = module.ArgumentParser
-        convert = parser._get_value  # noqa: SLF001  there is no public one
+        convert = getattr(parser, "_get_value", None)  # there is no public one
+        if convert is None:
+            return
 
         @functools.wraps(convert)
         def noted_value(own: Any, action: Any, text: Any) -> Any:

@@ -46,7 +46,7 @@ class LoadedNames:
     def _loaded(self, model: Any, missing: list[str], unexpected: list[str]) -> None:
         if missing and unexpected and len(missing) == len(model.state_dict()):
             self._told = (
-                f"{NOTHING_LOADED} of {type(model).__name__}'s {len(missing)} values: it has {missing[0]}, "
+                f"{NOTHING_LOADED}{type(model).__name__}'s {len(missing)} values: it has {missing[0]}, "
                 f"and the file {unexpected[0]}"
             )
         elif not missing:
