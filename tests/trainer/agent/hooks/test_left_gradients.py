@@ -17,7 +17,7 @@ from kittrain.outcome.rank_output import LEFT_GRADIENTS, trains_nothing
         ("bs" * 9, ""),
         ("bs" * 9 + "b", ""),  # an adversarial example
         ("bbs" + "bs" + "b", ""),  # two losses now and then
-        ("bbss" * 3 + "b", "1 backward passes; others have used 2 each"),  # of two optimizers
+        ("bbss" * 3 + "b", "backward pass; others have used 2 each"),  # of two optimizers
         ("bss" * 3 + "b", ""),
         ("bbbb", ""),  # no optimizer of torch's
         ("bbs" * 3 + "bb", ""),  # a step that a scaler has skipped

@@ -5,12 +5,11 @@ A rank says so at its end if it was given such a text. Imports no argparse.
 
 from __future__ import annotations
 
-import functools
 import sys
-from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import TAKEN_FOR_TRUE
 
 NO: Final = frozenset({"false", "f", "no", "n", "off", "0", "none"})
@@ -28,20 +27,12 @@ class BooleanArguments:
         Args:
             module: ``argparse``.
         """
-        parser = module.ArgumentParser
-        convert = getattr(parser, "_get_value", None)  # there is no public one
-        if convert is None:
-            return
+        watch_calls(module.ArgumentParser, "_get_value", self._converted)  # there is no public one
 
-        @functools.wraps(convert)
-        def noted_value(own: Any, action: Any, text: Any) -> Any:
-            with suppress(Exception):
-                if action.type is bool and text.lower() in NO:
-                    name = next(iter(action.option_strings), action.dest)
-                    self._told = f"{TAKEN_FOR_TRUE}{name} {text}"
-            return convert(own, action, text)
-
-        parser._get_value = noted_value  # noqa: SLF001
+    def _converted(self, _parser: Any, action: Any, text: Any) -> None:
+        if action.type is bool and text.lower() in NO:
+            name = next(iter(action.option_strings), action.dest)
+            self._told = f"{TAKEN_FOR_TRUE}{name} {text}"
 
     def tell(self) -> None:
         """Say it, at the end of the script."""

@@ -35,4 +35,5 @@ class LeftGradients:
         """Say it, at the end of the script."""
         if FEWEST <= self._fewest <= self._most and 0 < self._passes < self._most:
             passes = f"{self._fewest}" if self._fewest == self._most else f"{self._fewest} to {self._most}"
-            sys.stderr.write(f"note: {LEFT_GRADIENTS}{self._passes} backward passes; others have used {passes} each\n")
+            last = "backward pass" if self._passes == 1 else f"{self._passes} backward passes"
+            sys.stderr.write(f"note: {LEFT_GRADIENTS}{last}; others have used {passes} each\n")

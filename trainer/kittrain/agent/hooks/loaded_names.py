@@ -1,6 +1,6 @@
 """State dicts of which ``load_state_dict(strict=False)`` loads nothing, as their names have a prefix, such as DDP's.
 
-A rank says so at its end. A call with ``strict=True``, which fails then, costs a comparison more.
+A rank says so at its end. What it costs: two comparisons for each call.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
+from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER
 
 EPOCHS: Final = 2  # that were set after the last pass has begun, without another one
@@ -80,16 +81,7 @@ class SamplerOrders:
             return begin(sampler)
 
         kind.__iter__ = noted_begin
-        choose = kind.set_epoch
-
-        @functools.wraps(choose)
-        def noted_epoch(sampler: Any, *args: Any, **kwargs: Any) -> Any:
-            result = choose(sampler, *args, **kwargs)
-            with suppress(Exception):
-                self._chosen(sampler)
-            return result
-
-        kind.set_epoch = noted_epoch
+        watch_calls(kind, "set_epoch", self._chosen)
 
     def trains(self) -> None:
         """The rank takes its first step."""
@@ -116,7 +108,7 @@ class SamplerOrders:
         told = {step for step in passes.unread.values() if step < self._steps()}
         return len(told) if passes.number == 1 and len(told) >= EPOCHS else 0
 
-    def _chosen(self, sampler: Any) -> None:
+    def _chosen(self, sampler: Any, *_args: object, **_kwargs: object) -> None:
         """An epoch was set: that of another pass than the one that was begun last, perhaps."""
         last = self._last
         if last and last.passes and sampler is last.sampler() and sampler.epoch != last.epoch:

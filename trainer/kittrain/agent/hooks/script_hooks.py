@@ -75,8 +75,9 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, left))
         after_import("torch.nn.modules.module", evaluations.watch)
-        after_import("torch.nn.modules.module", _watch_loads)
-        after_import("argparse", _watch_arguments)
+        for module, noted in (("torch.nn.modules.module", LoadedNames()), ("argparse", BooleanArguments())):
+            atexit.register(noted.tell)
+            after_import(module, noted.watch)
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
@@ -117,18 +118,6 @@ def _watch_optimizers(
         left.called()
 
     module.register_optimizer_step_post_hook(called)
-
-
-def _watch_loads(module: ModuleType) -> None:
-    names = LoadedNames()
-    atexit.register(names.tell)
-    names.watch(module)
-
-
-def _watch_arguments(module: ModuleType) -> None:
-    arguments = BooleanArguments()
-    atexit.register(arguments.tell)
-    arguments.watch(module)
 
 
 def _watch_backward(

@@ -22,7 +22,7 @@ SIGNAL: Final = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else signal.S
 MAIN: Final = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else SIGNAL  # the main thread alone
 MORE: Final = "..."  # what faulthandler prints after 100 threads: the main one, which comes last, is not among them
 WAIT: Final = 0.5  # seconds for the main thread's stack, and for those of all forks
-MOST_FORKS: Final = 4  # that are asked
+MOST_FORKS: Final = 4  # whose answers are read
 _QUIET: Final = 0.02  # seconds without a further line: it is complete
 _HEADER: Final = "Current thread 0x0 (most recent call first):"
 _CAUGHT: Final = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
@@ -83,18 +83,8 @@ def of_forks(pids: Iterable[int], file: Path) -> Iterator[list[str]]:
     A process that was not forked from the rank does not handle the signal, and is not asked.
     """
     deadline = time.monotonic() + WAIT
-    for pid in islice((one for one in pids if _is_fork(one)), MOST_FORKS):
-        if time.monotonic() > deadline:
-            return
-        if lines := _of_main(pid, file, deadline):
-            yield lines
-
-
-def _is_fork(pid: int) -> bool:
-    try:
-        return catches(pid, MAIN)
-    except OSError:
-        return False
+    answers = (_of_main(pid, file, deadline) for pid in pids if time.monotonic() < deadline)
+    return islice(filter(None, answers), MOST_FORKS)
 
 
 def _of_main(pid: int, file: Path, deadline: float) -> list[str]:
