@@ -144,5 +144,6 @@ def test_an_epoch_that_is_set_without_a_pass_or_without_steps_is_told_nothing(
     for epoch in range(3):
         sought.set_epoch(epoch)  # to where a run resumes
     replayed(script, once, 2)  # one more epoch than was read
+    once.set_epoch(2)  # and one in which nothing is trained
     script.orders.tell()
     assert capsys.readouterr().err == ""
