@@ -168,7 +168,10 @@ class Record:
             path = None if isinstance(given, int) else self.path(given)
             if path is None or mode not in {"wb", "xb", "r+b"}:
                 assert path is None or set(mode) <= set("rbt"), f"{mode} is not recorded"
-                return call(given, mode, *args, **options)
+                file = call(given, mode, *args, **options)
+                if not isinstance(given, int):
+                    self._paths[file.fileno()] = path  # it may be synced; a closed file may have had its number
+                return file
             raw = _RecordedFile(given, mode, self, path)
             self._paths[raw.fileno()] = path
             if mode != "r+b":

@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -361,3 +363,16 @@ def test_a_power_cut_while_a_killed_writer_is_succeeded(tmp_path: Path) -> None:
         with second.recording():
             archive(second.root / "snapshots", quiet).claim()
         assert broken_by(second, published_again, tmp_path / "cut", without=None, after=start) is None, kill
+
+
+def test_a_file_that_is_synced_is_known_whatever_file_had_its_number(tmp_path: Path) -> None:
+    """A thread may open one between: the number of the file that was written is taken then."""
+    record, path = Record(tmp_path), tmp_path / "file"
+    with record.recording():
+        path.write_bytes(b"new")
+        with Path("/dev/null").open("rb"), path.open("rb") as again:
+            os.fsync(again.fileno())
+        with Path("/dev/null").open("rb") as elsewhere, suppress(OSError):
+            os.fsync(elsewhere.fileno())
+    assert [(name, *args[:1]) for name, *args in record.calls][-1:] == [("fsync", Path("file"))]
+    assert [name for name, *_ in record.calls] == ["create", "write", "fsync"]
