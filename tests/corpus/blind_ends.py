@@ -32,6 +32,25 @@ for epoch in range(3):
 dist.barrier()
 """
 )
+_STAYS: Final = (
+    DDP
+    + """
+model = torch.nn.parallel.DistributedDataParallel(
+    torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Dropout(0.2))
+)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for _ in range(10):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        loss = model(torch.randn(8, 4)).square().mean().item()
+    print(f"epoch {epoch}: validation loss {loss:.3f}", flush=True)
+dist.barrier()
+"""
+)
 _LOADER: Final = """
 from torch.utils.data import DataLoader, DistributedSampler
 data = torch.randn(64, 4)
@@ -278,6 +297,12 @@ BLIND_ENDS: Final = (
         cause=r"no optimizer step has used the gradients of the last \d+ backward passes",
         fix=r"i \+ 1 == len\(loader\)",
         first=(False, False),
+    ),
+    Situation(
+        name="trained in evaluation mode",
+        script=_STAYS,
+        cause=r"the model was trained in evaluation mode after an evaluation: 1 BatchNorm1d, 1 Dropout",
+        fix=r"model\.train\(\)",
     ),
     Situation(
         name="batches of one pass that come again",

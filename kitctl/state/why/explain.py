@@ -82,13 +82,7 @@ _DID_NOTHING: Final = re.compile(
     r"no optimizer step was seen; rank \d+ printed a traceback, and ended with exit code 0: (.*)", re.DOTALL
 )
 # What a rank says at its end of training that did nothing, or less than it could.
-_OF_TRAINING: Final = re.compile(
-    r"(?:no optimizer step was seen; )?rank \d+: "
-    r"((?:the optimizer has changed nothing:|the DistributedSampler that shuffles|it has started 0 processes"
-    r"|argparse has taken for True:|load_state_dict\(strict=False\) has loaded none"
-    r"|no optimizer step has used the gradients) .*)",
-    re.DOTALL,
-)
+_OF_TRAINING: Final = re.compile(r"(?:no optimizer step was seen; )?rank \d+: (.*)", re.DOTALL)
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more

@@ -65,6 +65,13 @@ GROUPS: Final = Family(
             seen="argparse has taken for True: --freeze False",
         ),
         Rule(
+            r"(the model was trained in evaluation mode after an evaluation: )",
+            "",
+            "call model.train() at the beginning of each epoch, or after the evaluation: model.eval() holds until then",
+            seen="the model was trained in evaluation mode after an evaluation: 2 BatchNorm1d, 4 Dropout",
+            means="these layers leave nothing out, and learn no statistics, from the first evaluation on",
+        ),
+        Rule(
             r"(no optimizer step has used the gradients of the last )",
             "",
             "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "

@@ -25,8 +25,12 @@ REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and wh
 NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # what
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
 TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
+STILL_EVALUATES: Final = "the model was trained in evaluation mode after an evaluation: "  # with which layers
 # Of hooks, what tells most first.
-NOTES: Final = (CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, SAME_ORDER, REPLAYED, LEFT_GRADIENTS)
+NOTES: Final = (
+    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, STILL_EVALUATES),
+    *(SAME_ORDER, REPLAYED, LEFT_GRADIENTS),
+)
 SAME: Final = 10  # lines that show one loss, after which it does not change
 
 _CHAINED: Final = re.compile(r"(?:The above exception was the direct cause|During handling of the above exception)\b")

@@ -15,6 +15,7 @@ from torch.nn.modules import module as modules
 
 from kittrain.agent.hooks import script_evaluations
 from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
+from kittrain.outcome.rank_output import STILL_EVALUATES
 from tests.trainer.hooked import run_warm
 
 PLAIN = {
@@ -44,7 +45,7 @@ class Script:
 
     def backward(self) -> None:
         if self.evaluations.pending:
-            self.evaluations.end()
+            self.evaluations.backward_begins()
 
 
 @pytest.fixture
@@ -257,3 +258,78 @@ def test_the_agent_reads_the_seconds_of_a_real_loop(tmp_path: Path, loop: str) -
     seconds, since = run_warm(tmp_path, loop).evaluated
     assert seconds >= 0.6
     assert since == 0.0
+
+
+class Noisy(nn.Module):
+    """A model with all layers that work in another way in evaluation mode, and some that do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Dropout(0.5), nn.Dropout(0.0))
+        self.frozen = nn.BatchNorm1d(2, track_running_stats=False)
+        self.recurrent = nn.GRU(2, 2, num_layers=2, dropout=0.1)
+
+
+def evaluated(model: nn.Module) -> None:
+    model.eval()
+    with torch.no_grad():
+        pass
+
+
+def all_of_it(script: Script) -> None:
+    script.model.train()
+
+
+def its_dropout(script: Script) -> None:
+    next(one for one in script.model.modules() if isinstance(one, nn.Dropout)).train()
+
+
+def none_of_it(_script: Script) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("trains", "told"),
+    [(all_of_it, ""), (its_dropout, ""), (none_of_it, "1 BatchNorm1d, 1 Dropout, 1 GRU")],
+)
+def test_training_in_evaluation_mode_is_told_once(
+    script: Script, trains: Callable[[Script], None], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the script has put into evaluation mode itself, before it trains or a part later, is its choice."""
+    script.model = nn.Sequential(Noisy())
+    script.learns()
+    for _ in range(3):
+        evaluated(script.model)
+        trains(script)
+        script.backward()
+        script.model.train()  # too late for this pass
+    script.evaluations.tell()
+    assert capsys.readouterr().err == (f"note: {STILL_EVALUATES}{told}\n" if told else "")
+
+
+def trained_in_evaluation_mode(script: Script) -> None:
+    script.model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).eval()  # before the first step
+    script.learns()
+    evaluated(script.model)
+
+
+def without_such_layers(script: Script) -> None:
+    script.model = nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2))
+    script.learns()
+    evaluated(script.model)
+
+
+def within_a_step(script: Script) -> None:
+    """The discriminator of a GAN in the generator's step, whose gradients go through it."""
+    script.model.eval()
+    script.model(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("evaluate", [trained_in_evaluation_mode, without_such_layers, within_a_step])
+def test_evaluation_mode_by_choice_is_not_told(
+    script: Script, evaluate: Callable[[Script], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    evaluate(script)
+    script.backward()
+    script.evaluations.tell()
+    assert capsys.readouterr().err == ""

@@ -4,19 +4,26 @@ Either alone is no evaluation. A part of a model may be in evaluation mode while
 are, or all of it, as the discriminator of a GAN is in the generator's step; gradients are off in much of torch's own
 code. So nothing is noticed of a script that leaves one of them out. A script may have several models, each with an
 optimizer of its own. An evaluation ends as one of them returns to training mode, or else, since some scripts forget
-that, at the next backward pass. Only ``Module.eval`` is always wrapped: a step does not pay for it. Imports no torch.
+that, at the next backward pass. Only ``Module.eval`` is always wrapped: a step does not pay for it.
+
+Such a script trains without dropout and with fixed batch norms from then on, which a rank says at its end. Imports no
+torch.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.outcome.rank_output import STILL_EVALUATES
+
 OPTIMIZERS: Final = 8  # that are known: some scripts have one for each layer
+LOOKS: Final = 100  # evaluations of which the model's layers are looked at
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -40,6 +47,9 @@ class ScriptEvaluations:
         self._trained: list[tuple[Callable[[], Any], ...]] = []  # by optimizer, references to its first and last one
         self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # whether these hold them
         self._restore: list[tuple[Any, str, Callable[..., Any]]] = []
+        self._looks = LOOKS
+        self._switched: list[Callable[[], Any]] = []  # layers that an evaluation has put into evaluation mode
+        self._kept: dict[str, int] = {}  # by kind, how many of them stayed so in the training after it
 
     def watch(self, modules: ModuleType) -> None:
         """Watch the methods of torch's class of modules; torch itself may not have been imported wholly."""
@@ -48,11 +58,16 @@ class ScriptEvaluations:
 
         @functools.wraps(evaluate)
         def noted_eval(model: Any, *args: Any, **kwargs: Any) -> Any:
-            result = evaluate(model, *args, **kwargs)
+            begins = False
             if self._trained and not self.pending:
                 with suppress(Exception):  # a model of the script's own may refuse anything
-                    if not self._is_part(model) and self._is_trained(model):
-                        self._begin(module, modules.torch)
+                    begins = not self._is_part(model) and self._is_trained(model)
+                    if begins:
+                        self._switch(model)
+            result = evaluate(model, *args, **kwargs)
+            if begins:
+                with suppress(Exception):
+                    self._begin(module, modules.torch)
             return result
 
         module.eval = noted_eval
@@ -66,6 +81,22 @@ class ScriptEvaluations:
             self._trained.append((weakref.ref(parameters[0]), weakref.ref(parameters[-1])))
             self._models.clear()
 
+    def backward_begins(self) -> None:
+        """A backward pass of some model begins: after an evaluation that has not ended, it is trained again."""
+        if self._running and not self._kept and self._switched:
+            layers = [layer for reference in self._switched if (layer := reference()) is not None]
+            if layers and not any(layer.training for layer in layers):
+                for layer in layers:
+                    kind = type(layer).__name__
+                    self._kept[kind] = self._kept.get(kind, 0) + 1
+        self.end()
+
+    def tell(self) -> None:
+        """Say at the end of the script that its model has stayed in evaluation mode."""
+        if self._kept:
+            layers = ", ".join(f"{number} {kind}" for kind, number in sorted(self._kept.items()))
+            sys.stderr.write(f"note: {STILL_EVALUATES}{layers}\n")
+
     def end(self) -> None:
         """The model is trained from now on."""
         self.pending = False
@@ -75,6 +106,14 @@ class ScriptEvaluations:
         if self._running:
             self._running = False
             self._ends()
+
+    def _switch(self, model: Any) -> None:
+        """Note the layers that work in another way in evaluation mode, and are not in it."""
+        self._switched.clear()
+        if self._looks and not self._kept:
+            self._looks -= 1
+            layers = (one for one in model.modules() if one.training)
+            self._switched = [weakref.ref(one) for one in layers if _drops(one) or _normalizes(one)]
 
     def _begin(self, module: Any, torch: ModuleType) -> None:
         self.pending = True
@@ -123,3 +162,14 @@ class ScriptEvaluations:
             known = any(all(id(reference()) in held for reference in references) for references in self._trained)
             self._models[model] = known
         return known
+
+
+def _drops(layer: Any) -> bool:
+    """Whether a layer leaves something out: a dropout of torch's, an attention or a recurrent layer with one."""
+    share = getattr(layer, "p" if "Drop" in type(layer).__name__ else "dropout", None)
+    return isinstance(share, float) and share > 0
+
+
+def _normalizes(layer: Any) -> bool:
+    """Whether a layer is a batch norm with statistics of its own."""
+    return getattr(layer, "track_running_stats", False) is True

@@ -96,6 +96,7 @@ def _watch_optimizers(
     atexit.register(idle.tell)
     atexit.register(orders.tell)
     atexit.register(left.tell)
+    atexit.register(evaluations.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -135,7 +136,7 @@ def _watch_backward(
             return backward(*args, **kwargs)
         running = True
         if evaluations.pending:
-            evaluations.end()
+            evaluations.backward_begins()
         else:
             left.passed()
         if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
