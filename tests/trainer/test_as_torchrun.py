@@ -28,7 +28,7 @@ MEANT: Final = {
     "interpreter/streams/stdout/line buffering": (True, False),
     # torchrun starts `python -u`.
     "interpreter/original argv": ([], ["-u"]),
-    # What the rank has been given goes to processes that it starts (kittrain.agent.hooks.own_groups).
+    # What the rank has been given goes to processes that it starts (kittrain.agent.hooks.launching.own_groups).
     "processes/config": (["kittrain"], []),
     # Modules in the working folder must not hide the agent's.
     "interpreter/flags/safe_path": (True, False),
@@ -38,7 +38,7 @@ MEANT: Final = {
 # The process that ranks are forked from has imported torch and the trainer library.
 MEANT_WARM: Final = MEANT | {
     # A script that sets what torch has read already is warned.
-    "interpreter/putenv": ("kittrain.agent.hooks.late_variables.watch.<locals>.putenv", "posix.putenv"),
+    "interpreter/putenv": ("kittrain.agent.hooks.launching.late_variables.watch.<locals>.putenv", "posix.putenv"),
     # What was imported is exempt from collections.
     "interpreter/frozen objects": (True, False),
 }

@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 import torch
 
 from kittrain import Step, World
@@ -39,3 +40,20 @@ def test_training_waits_at_each_of_these_steps_until_its_file_is_there(tmp_path:
         file.touch()
     training.join()
     assert taken() == 5
+
+
+def test_training_is_slow_from_a_step_on_until_its_file_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    args = toy.options().parse_args(["1", "--slow-from", "3", str(tmp_path / "file")])
+    world = World(env=RankEnv(), device=torch.device("cpu"))
+    record = toy.Record(None, world)
+    observe = toy.observer(args, world, record)
+    for number, expected in ((1, 0), (2, 0), (3, 1), (4, 2), (5, 2), (6, 2)):
+        record.add_batch(torch.tensor([number]))
+        if number == 5:
+            (tmp_path / "file").touch()
+        observe(Step(number=number, generation=1, cursor=Cursor(0, number), ids=[number], size=1))
+        assert slept == [toy.SLOW] * expected

@@ -24,6 +24,7 @@ from torch.utils.data import TensorDataset
 from kittrain import Data, Step, Training, World, join
 
 POLL = 0.05  # seconds between two looks for a file
+SLOW = 2.0  # seconds after a step of --slow-from
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -99,13 +100,16 @@ def slow_loss(seconds: float, record: Record) -> Callable[[nn.Module, list[Tenso
 
 
 def observer(args: argparse.Namespace, world: World, record: Record) -> Callable[[Step], None]:
-    """The callback that handles ``--record``, ``--wait-at`` and ``--fail-at``."""
+    """The callback that handles ``--record``, ``--wait-at``, ``--slow-from`` and ``--fail-at``."""
 
     def observe(step: Step) -> None:
         record.write(step)
         for number, path in args.wait_at:
             while step.number == int(number) and not Path(path).exists():
                 time.sleep(POLL)
+        for number, path in args.slow_from:
+            if step.number >= int(number) and not Path(path).exists():
+                time.sleep(SLOW)
         if step.number == args.fail_at and world.rank == args.fail_rank:
             raise ValueError(f"failing at step {step.number}, as --fail-at asked")
 
@@ -129,6 +133,14 @@ def options() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="wait at this step until FILE is there",
+    )
+    parser.add_argument(
+        "--slow-from",
+        nargs=2,
+        metavar=("STEP", "FILE"),
+        action="append",
+        default=[],
+        help=f"from this step on, take {SLOW:g} s for each until FILE is there",
     )
     parser.add_argument("--fail-at", type=int, metavar="STEP", help="raise a ValueError at this step")
     parser.add_argument("--fail-rank", type=int, default=0, metavar="RANK", help="on this rank")

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from kittrain.agent.hooks import script_hooks
-from kittrain.agent.hooks.left_gradients import LeftGradients
-from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
+from kittrain.agent.hooks.notes.left_gradients import LeftGradients
+from kittrain.agent.hooks.steps.script_evaluations import ScriptEvaluations
 from kittrain.agent.processes.worker import PACKAGE, lost_peers, main_spec, without_own_frames
 from kittrain.outcome.causes import cause_of
 from kittrain.system.heartbeat import ScriptWriter
@@ -170,7 +170,10 @@ def test_lost_peers_are_placed_in_the_workload_and_not_in_the_library() -> None:
 
 def test_a_traceback_has_no_frames_of_hooks_that_a_call_has_passed_through() -> None:
     hook: dict[str, Any] = {}
-    exec(compile("def noted(call):\n    return call()", str(PACKAGE / "agent/hooks/sampler_orders.py"), "exec"), hook)
+    exec(
+        compile("def noted(call):\n    return call()", str(PACKAGE / "agent/hooks/notes/sampler_orders.py"), "exec"),
+        hook,
+    )
 
     def broken() -> None:
         raise ValueError

@@ -7,37 +7,39 @@ write into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kittrain.agent.hooks import (
-    init_method,
-    jax_cluster,
-    late_variables,
+from kittrain.agent.hooks.files import (
     own_folders,
-    own_groups,
-    own_launchers,
-    own_pools,
     script_loads,
     script_saves,
     trackers,
 )
-from kittrain.agent.hooks.boolean_arguments import BooleanArguments
-from kittrain.agent.hooks.finite_parameters import FiniteParameters
-from kittrain.agent.hooks.hand_made_steps import HandMadeSteps
-from kittrain.agent.hooks.idle_steps import IdleSteps
-from kittrain.agent.hooks.last_call import LastCall
-from kittrain.agent.hooks.left_gradients import LeftGradients
-from kittrain.agent.hooks.loaded_names import LoadedNames
-from kittrain.agent.hooks.sampler_orders import SamplerOrders
-from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
+from kittrain.agent.hooks.launching import (
+    init_method,
+    jax_cluster,
+    late_variables,
+    own_groups,
+    own_launchers,
+    own_pools,
+)
+from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
+from kittrain.agent.hooks.notes.idle_steps import IdleSteps
+from kittrain.agent.hooks.notes.left_gradients import LeftGradients
+from kittrain.agent.hooks.notes.loaded_names import LoadedNames
+from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.steps.finite_parameters import FiniteParameters
+from kittrain.agent.hooks.steps.hand_made_steps import HandMadeSteps
+from kittrain.agent.hooks.steps.last_call import LastCall
+from kittrain.agent.hooks.steps.script_evaluations import ScriptEvaluations
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import around_exchanges, collectives_begun, counts_collectives, on_default_group
@@ -75,12 +77,17 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import(C10D, lambda module: _watch_groups(module, writer))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, left))
         after_import("torch.nn.modules.module", evaluations.watch)
-        for module, noted in (("torch.nn.modules.module", LoadedNames()), ("argparse", BooleanArguments())):
-            atexit.register(noted.tell)
-            after_import(module, noted.watch)
+        after_import("torch.nn.modules.module", _watch_loads)
+        after_import("argparse", BooleanArguments().watch)
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
+
+
+def _watch_loads(module: ModuleType) -> None:
+    names = LoadedNames()
+    names.watch(module)
+    atexit.register(names.tell)
 
 
 def _watch_optimizers(
@@ -93,10 +100,8 @@ def _watch_optimizers(
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
     idle = IdleSteps()
-    atexit.register(idle.tell)
-    atexit.register(orders.tell)
-    atexit.register(left.tell)
-    atexit.register(evaluations.tell)
+    for noted in (idle, orders, left, evaluations):
+        atexit.register(noted.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -129,7 +134,7 @@ def _watch_backward(
     running = False
     by_hand = HandMadeSteps()
 
-    @functools.wraps(backward)
+    @wraps(backward)
     def timed_backward(*args: Any, **kwargs: Any) -> Any:
         nonlocal running
         if running:  # within another one, as by activation checkpointing

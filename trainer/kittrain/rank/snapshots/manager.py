@@ -42,7 +42,7 @@ from kittrain.rank.world.seeds import derive_seed
 from kittrain.system.heartbeat import Phase
 from kittrain.system.storage import StorageUnavailableError
 
-used = False  # whether this process takes the library's snapshots: kittrain.agent.hooks.own_folders asks
+used = False  # whether this process takes the library's snapshots: kittrain.agent.hooks.files.own_folders asks
 
 
 class SnapshotManager:

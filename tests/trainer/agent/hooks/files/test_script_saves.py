@@ -14,7 +14,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint import filesystem
 
 from kitjob.variables import KIT_PRIVATE_FOLDER
-from kittrain.agent.hooks import script_saves
+from kittrain.agent.hooks.files import script_saves
 from tests.trainer.hooked import run_warm
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ A rank says so at its end if it was given such a text. Imports no argparse.
 
 from __future__ import annotations
 
+import atexit
 import sys
 from types import ModuleType
 from typing import Any, Final
@@ -32,6 +33,8 @@ class BooleanArguments:
     def _converted(self, _parser: Any, action: Any, text: Any) -> None:
         if action.type is bool and text.lower() in NO:
             name = next(iter(action.option_strings), action.dest)
+            if not self._told:  # the agent has imported argparse: ranks that have nothing to tell get no exit handler
+                atexit.register(self.tell)
             self._told = f"{TAKEN_FOR_TRUE}{name} {text}"
 
     def tell(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from kittrain.agent.hooks import script_loads
+from kittrain.agent.hooks.files import script_loads
 from tests.trainer.hooked import run, run_warm
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import types
 from typing import Any
 
 import pytest
 
-from kittrain.agent.hooks.boolean_arguments import BooleanArguments
+from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
 from kittrain.outcome.rank_output import TAKEN_FOR_TRUE, trains_nothing
 
 
@@ -27,6 +28,7 @@ def parsed(kind: Any, *words: str) -> tuple[Any, BooleanArguments]:
 def test_a_text_that_says_no_and_is_true_is_told(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     value, arguments = parsed(bool, "--flag", text)
     assert value is True, "argparse's own doing, which is not changed"
+    atexit.unregister(arguments.tell)
     arguments.tell()
     told = f"{TAKEN_FOR_TRUE}-f {text}"
     assert capsys.readouterr().err == f"note: {told}\n"

@@ -14,7 +14,7 @@ from tests.trainer.nodes import Nodes
 PRELUDE = """
 import os, sys, types
 {torch}
-from kittrain.agent.hooks.late_variables import watch
+from kittrain.agent.hooks.launching.late_variables import watch
 watch()
 """
 TORCH = "sys.modules['torch'] = types.ModuleType('torch')"

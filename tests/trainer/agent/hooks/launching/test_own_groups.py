@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.agent.hooks.own_groups import MASTER, SERVED, Job, is_local
+from kittrain.agent.hooks.launching.own_groups import MASTER, SERVED, Job, is_local
 from tests.trainer.nodes import Nodes, free_port
 
 GIVEN = {"MASTER_ADDR": "node-0", "MASTER_PORT": "29400", SERVED: "True", "WORLD_SIZE": "1", "RANK": "0"}

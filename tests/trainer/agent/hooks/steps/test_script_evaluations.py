@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.nn.modules import module as modules
 
-from kittrain.agent.hooks import script_evaluations
-from kittrain.agent.hooks.script_evaluations import ScriptEvaluations
+from kittrain.agent.hooks.steps import script_evaluations
+from kittrain.agent.hooks.steps.script_evaluations import ScriptEvaluations
 from kittrain.outcome.rank_output import STILL_EVALUATES
 from tests.trainer.hooked import run_warm
 

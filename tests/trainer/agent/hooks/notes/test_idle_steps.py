@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from kittrain.agent.hooks.idle_steps import GRADIENTS, LOOKS, RATE, IdleSteps
+from kittrain.agent.hooks.notes.idle_steps import GRADIENTS, LOOKS, RATE, IdleSteps
 from kittrain.outcome.rank_output import CHANGED_NOTHING
 
 

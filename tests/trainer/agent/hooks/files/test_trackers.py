@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kittrain.agent.hooks import trackers
-from kittrain.agent.hooks.trackers import FILE, Record
+from kittrain.agent.hooks.files import trackers
+from kittrain.agent.hooks.files.trackers import FILE, Record
 
 FREE = SimpleNamespace(run=None)
 

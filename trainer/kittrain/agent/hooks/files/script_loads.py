@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from kittrain.agent.hooks.private_paths import in_private_folder
+from kittrain.agent.hooks.files.private_paths import in_private_folder
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.imports import after_import

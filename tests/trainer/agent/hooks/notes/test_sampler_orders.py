@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from torch.utils.data import DataLoader, DistributedSampler
 
-from kittrain.agent.hooks.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER, trains_nothing
 
 

@@ -12,7 +12,7 @@ from kittrain.outcome.rank_output import LOST_WORKER
 
 SCRIPT = """
 import multiprocessing, os, sys
-from kittrain.agent.hooks import own_pools
+from kittrain.agent.hooks.launching import own_pools
 
 def work(number):
     if number == 3:

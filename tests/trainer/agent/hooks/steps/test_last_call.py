@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from kittrain.agent.hooks.last_call import ENOUGH, MOST, LastCall
+from kittrain.agent.hooks.steps.last_call import ENOUGH, MOST, LastCall
 from kittrain.system.calls import NO_CALL, Call
 
 

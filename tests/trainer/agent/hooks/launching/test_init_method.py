@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kittrain.agent.hooks.init_method import adapted, set_by_script
+from kittrain.agent.hooks.launching.init_method import adapted, set_by_script
 
 RANK = {"RANK": "1", "WORLD_SIZE": "4"}
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from kittrain.agent.hooks import finite_parameters
-from kittrain.agent.hooks.finite_parameters import FiniteParameters
+from kittrain.agent.hooks.steps import finite_parameters
+from kittrain.agent.hooks.steps.finite_parameters import FiniteParameters
 from tests.trainer.hooked import run_warm
 
 TRAIN = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.agent.hooks.own_launchers import processes
+from kittrain.agent.hooks.launching.own_launchers import processes
 from kittrain.outcome.rank_output import NO_PROCESSES
 from tests.trainer.nodes import Nodes
 

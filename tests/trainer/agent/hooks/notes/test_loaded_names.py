@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from kittrain.agent.hooks.loaded_names import LoadedNames
+from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.outcome.rank_output import NOTHING_LOADED, trains_nothing
 
 

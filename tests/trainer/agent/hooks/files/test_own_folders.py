@@ -10,7 +10,7 @@ import pytest
 
 PLAIN = """
 import os, sys, torch
-from kittrain.agent.hooks import own_folders
+from kittrain.agent.hooks.files import own_folders
 own_folders.watch(sys.modules["torch.optim.optimizer"], os.environ)
 {before}
 weight = torch.nn.Parameter(torch.ones(1))

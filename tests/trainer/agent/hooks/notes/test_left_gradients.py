@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kittrain.agent.hooks.left_gradients import LeftGradients
+from kittrain.agent.hooks.notes.left_gradients import LeftGradients
 from kittrain.outcome.rank_output import LEFT_GRADIENTS, trains_nothing
 
 

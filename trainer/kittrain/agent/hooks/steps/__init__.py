@@ -1,0 +1,1 @@
+"""What a script's training does: optimizer steps, evaluations, collectives, and whether its numbers are finite."""
