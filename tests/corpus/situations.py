@@ -12,6 +12,7 @@ from tests.corpus.blind_lot import BLIND_LOT
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_standing import BLIND_STANDING
 from tests.corpus.blind_threads import BLIND_THREADS
+from tests.corpus.blind_training import BLIND_TRAINING
 from tests.corpus.cluster_healthy import CLUSTER_HEALTHY
 from tests.corpus.cluster_lot import CLUSTER_LOT
 from tests.corpus.cluster_pending import CLUSTER_PENDING
@@ -37,6 +38,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_FORUMS,
     *BLIND_CAUSES,
     *BLIND_ENDS,
+    *BLIND_TRAINING,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_LOT,

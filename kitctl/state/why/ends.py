@@ -122,7 +122,8 @@ ENDS: Final = Family(
         Rule(
             r"^killed by SIGALRM|\(killed by SIGALRM",
             "",
-            "a timer has ended it, which the script or a library has set: signal.alarm, or timeout in a command",
+            "a timer of the script or a library has ended it: call signal.alarm(0) once what it limits is done, also "
+            "where that fails (finally); or a command's own, such as timeout",
             seen="killed by SIGALRM",
         ),
         Rule(

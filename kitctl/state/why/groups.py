@@ -72,6 +72,33 @@ GROUPS: Final = Family(
             means="these layers leave nothing out, and learn no statistics, from the first evaluation on",
         ),
         Rule(
+            r"(optimizer steps used gradients that were not averaged over the ranks: )",
+            "",
+            "leave no_sync() for the last backward pass before optimizer.step(), as `if (i + 1) % n == 0` does, or "
+            "set_requires_gradient_sync(True) there: it averages what the passes before have added up",
+            seen="optimizer steps used gradients that were not averaged over the ranks: 60 steps of 4 backward passes, "
+            "of which the last exchanged nothing",
+            means="each rank has a model of its own",
+        ),
+        Rule(
+            r"(a learning rate schedule began anew, although its optimizer was resumed: )",
+            "",
+            "save scheduler.state_dict() with that of the optimizer, and load both; of a checkpoint that lacks it: "
+            "call scheduler.step() once for each step that was taken",
+            seen="a learning rate schedule began anew, although its optimizer was resumed: LambdaLR at its "
+            "first step, the loaded rate was 0.05",
+            means="the checkpoint has the optimizer's state, and not that of its schedule",
+        ),
+        Rule(
+            r"(the persistent workers of a DataLoader do not see what was set in its data set since: )",
+            "",
+            "persistent_workers=False, or keep it where the workers see it: a tensor after share_memory_(), a "
+            "multiprocessing.Value, or with the index that the sampler gives",
+            seen="the persistent workers of a DataLoader do not see what was set in its data set since: Digits.epoch "
+            "is 1, and 0 in the workers",
+            means="each worker has a copy of the data set from the first pass on",
+        ),
+        Rule(
             r"(no optimizer step has used the gradients of the last )",
             "",
             "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "

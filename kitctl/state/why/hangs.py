@@ -120,13 +120,21 @@ HANGS: Final = Family(
             means="each has been at that place for a while, and none sends",
         ),
         Rule(
-            r"\bwaits? in (?:broadcast|scatter|reduce|gather)\b[^\n]* (?:from|to) rank \d+ at [^\n]*; each waits "
-            r"for others$",
+            r"\bwaits? in [^\n]*\bin closure\b[^\n]*; each waits for others$",
+            "",
+            "LBFGS calls its closure as often as each rank's own loss asks for: average the loss over the ranks before "
+            "the closure returns it, so that all decide alike",
+            seen="no step for 40s: rank 0 waits in barrier at train.py:66, rank 1 waits in all_reduce of its backward "
+            "pass at train.py:59 in closure; each waits for others",
+        ),
+        Rule(
+            r"\bwaits? in (?:broadcast(?:_object_list)?|scatter|reduce|gather)\b[^\n]* (?:from|to) "
+            r"(?:rank \d+|itself|themselves) at [^\n]*; each waits for others$",
             "",
             "name the same rank on all: src of broadcast() and scatter(), and dst of reduce() and gather(), as 0, "
             "and not the rank's own number",
-            seen="no step for 40s: rank 0 waits in broadcast of [4] float32 from rank 0 at train.py:9, rank 1 waits in "
-            "broadcast of [4] float32 from rank 1 at train.py:9; each waits for others",
+            seen="no step for 40s: ranks 0-1 wait in broadcast of [4] float32 from themselves at train.py:9; each "
+            "waits for others",
         ),
         Rule(
             r"\bwaits? in [^\n]*, of different groups; each waits for others$",

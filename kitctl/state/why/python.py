@@ -63,6 +63,11 @@ PYTHON: Final = Family(
             "AttributeError: 'list' object has no attribute 'to'",
         ),
         _python(
+            r"^ValueError: mutable default <class '(?:[\w.]*\.)?(\w+)'> for field (\w+) is not allowed",
+            "{1}: {0} = field(default_factory={0}), of dataclasses: one default would be shared by all objects",
+            "ValueError: mutable default <class 'config.Model'> for field model is not allowed: use default_factory",
+        ),
+        _python(
             r"^AttributeError: '\w+' object has no attribute 'next'",
             "Python 3 has no .next(): next(iterator)",
             "AttributeError: '_MultiProcessingDataLoaderIter' object has no attribute 'next'",

@@ -194,7 +194,8 @@ SCRIPTS: Final = Family(
         Rule(
             r"KeyError: '((?:SLURM|OMPI_COMM_WORLD|PMI|MV2_COMM_WORLD|LSB)_[A-Z0-9_]+)'",
             "the variable {0} is not set: another launcher than kitctl sets it",
-            "read RANK, WORLD_SIZE and LOCAL_RANK, which kitctl sets as torchrun does",
+            "read RANK, WORLD_SIZE and LOCAL_RANK, which kitctl sets as torchrun does, and TORCHELASTIC_RUN_ID where a "
+            "name of the run is wanted; or set it: --env {0}=...",
             called=r"os\.environ|<frozen os>|/os\.py",
         ),
         Rule(
@@ -387,6 +388,11 @@ SCRIPTS: Final = Family(
             "numpy has no np.{0} since 1.24: write {0}, Python's own (or np.float64, np.int64, np.complex128, "
             "np.bool_, of arrays); if a library does so, a newer version of it in --requirements",
             seen="AttributeError: module 'numpy' has no attribute 'float'.",
+        ),
+        Rule(
+            r"AttributeError: module '([^']+)' has no attribute '([^']*)' \(consider renaming '",
+            "the script's own {0}.py hides Python's module {0}, which has {1}",
+            "give {0}.py another name: also libraries that import {0} get that file",
         ),
         Rule(
             r"AttributeError: module '([^'.]+)[^']*' has no attribute '([^']*)'",

@@ -252,6 +252,22 @@ def test_an_error_at_the_end_is_told_from_its_words(line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["training ended: RuntimeError", "bye"], "training ended: RuntimeError"),
+        (["stopped by ValueError", "saved log", "took 3 s", "bye"], "stopped by ValueError"),
+        (["INFO aborting after torch.cuda.OutOfMemoryError", "bye"], "INFO aborting after torch.cuda.OutOfMemoryError"),
+        (["gave up: KeyError: 'x'", "epoch 1", "epoch 2", "epoch 3", "epoch 4"], ""),  # long before the end
+        (["interrupted: KeyboardInterrupt", "bye"], ""),
+        (["skipped 2 files: UnicodeDecodeError", "training ended", "bye"], ""),
+        (["stopped early: mean absolute error 0.3", "bye"], ""),
+    ],
+)
+def test_an_error_with_which_a_handler_says_that_training_ends(lines: list[str], told: str) -> None:
+    assert last_words(["epoch 1", *lines]) == told
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "error: 0.021",

@@ -26,10 +26,13 @@ NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # w
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
 TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
 STILL_EVALUATES: Final = "the model was trained in evaluation mode after an evaluation: "  # with which layers
+UNAVERAGED: Final = "optimizer steps used gradients that were not averaged over the ranks: "  # how many
+NEW_SCHEDULE: Final = "a learning rate schedule began anew, although its optimizer was resumed: "  # which
+UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
 # Of hooks, what tells most first.
 NOTES: Final = (
-    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, STILL_EVALUATES),
-    *(SAME_ORDER, REPLAYED, LEFT_GRADIENTS),
+    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, UNAVERAGED, STILL_EVALUATES, NEW_SCHEDULE),
+    *(SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change
 
@@ -50,6 +53,11 @@ _BAD_END: Final = re.compile(
     r"|\b[Aa]n (?:error|exception) (?:has )?occurred\b|\b(?:[Tt]raining|[Ee]poch|[Rr]un|[Jj]ob|[Ss]tep) failed\b"
     r"|\b[Ff]ailed (?:to|with) "
     r"|^[Ff]ailed\b"
+)
+# A handler's words for an error with which the script ends, in one of the last few lines: "training ended: KeyError".
+_ENDED_EARLY: Final = re.compile(
+    r"\b(?:ended|stopped|stopping|aborted|aborting|interrupted|terminated|exiting|crashed|gave up|giving up)\b"
+    r".*\b(?!Keyboard)\w+(?:Error|Exception)\b"
 )
 _WAITS: Final = re.compile(r"\b(?:retry(?:ing)?|waiting for)\b", re.IGNORECASE)  # says less than what it waits for
 _NUMBER: Final = re.compile(r"[\d.]+")
@@ -209,8 +217,10 @@ def lost_worker(lines: Sequence[str]) -> str:
 
 def last_words(lines: Sequence[str]) -> str:
     """What a rank that ended well complained of at its end: the error of a traceback, or a last line that is one."""
-    last = next(iter(_said(excerpt(lines))[-1:]), "")
-    return handled_error(lines) or (last if _BAD_END.search(last) else "")
+    said = _said(excerpt(lines))
+    early = next((line for line in reversed(said[-NEAR:]) if _ENDED_EARLY.search(line)), "")
+    last = next(iter(said[-1:]), "")
+    return handled_error(lines) or (last if _BAD_END.search(last) else early)
 
 
 def not_finite_loss(lines: Sequence[str]) -> str:

@@ -14,7 +14,8 @@ from typing import Any, cast
 import pytest
 
 from kittrain.agent.hooks import script_hooks
-from kittrain.agent.hooks.notes.left_gradients import LeftGradients
+from kittrain.agent.hooks.notes.notes import Notes
+from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.steps.script_evaluations import ScriptEvaluations
 from kittrain.agent.processes.worker import PACKAGE, lost_peers, main_spec, without_own_frames
 from kittrain.outcome.causes import cause_of
@@ -145,7 +146,8 @@ def test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward
     exec(compile(source, "/lib/torch/autograd/__init__.py", "exec"), vars(torchs))
     ignore = {"backward_began": lambda _: None, "backward_ended": lambda _: None}
     writer = SimpleNamespace(optimized=True, grouped=False, **ignore)
-    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer), ScriptEvaluations(list, list), LeftGradients())
+    notes = Notes(SamplerOrders(list, lambda: 0, lambda: False), lambda: 0)
+    script_hooks._watch_backward(torchs, cast("ScriptWriter", writer), ScriptEvaluations(list, list), notes)
     with pytest.raises(RuntimeError) as caught:
         torchs.backward()
     place = r"test_worker.py:\d+ in test_lost_peers_are_placed_in_the_script_and_not_in_the_hook_around_backward"

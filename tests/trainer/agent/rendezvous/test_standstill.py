@@ -57,6 +57,13 @@ SLEEPS = rank(1, "h.py:5 in <module>")
         ([rank(0, wait="all_reduce", call=call(1)), rank(1, wait="all_reduce", call=call(2))],
          ("rank 0 waits in all_reduce of [1] float32 at h.py:5 in step, "
           "rank 1 waits in all_reduce of [2] float32 at h.py:5 in step")),
+        ([rank(at, wait="broadcast", call=from_rank(at)) for at in (0, 1)],
+         "ranks 0-1 wait in broadcast of [4] float32 from themselves at h.py:5 in step"),
+        ([rank(at, wait="broadcast", call=from_rank(at % 2)) for at in (0, 1, 2)],
+         ("rank 1 waits in broadcast of [4] float32 from rank 1 at h.py:5, "
+          "ranks 0, 2 wait in broadcast of [4] float32 from rank 0 at h.py:5 in step")),
+        ([rank(at, wait="broadcast_object_list", call=from_rank(at)) for at in (0, 1)],
+         "ranks 0-1 wait in broadcast_object_list from themselves at h.py:5 in step"),
         ([rank(0, wait="all_reduce", call=call(2)), rank(1, wait="all_reduce", call=call(2))],
          "ranks 0-1 wait in all_reduce at h.py:5 in step"),
         ([rank(0, loads=True), rank(1, loads=True)], "ranks 0-1 wait for their data loader at h.py:5 in step"),
@@ -277,6 +284,28 @@ def test_ranks_that_wait_in_calls_of_different_groups_are_told_that() -> None:
     assert job.watch.text == (
         "ranks 0-1 wait in all_reduce at h.py:5 in step, of different groups; each waits for others"
     )
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "second"),
+    [
+        ("main", " in main", " in main"),
+        ("train_one_epoch", "", " in train_one_epoch"),
+        ("train_one_epoch_of_the_student", "", ""),
+    ],
+)
+def test_a_long_sentence_keeps_the_lines_and_leaves_out_functions(function: str, first: str, second: str) -> None:
+    job = Round()
+    job.quiet(0, 1)
+    statuses = [rank(0, f"h.py:43 in {function}", wait="all_gather"), rank(1, f"h.py:63 in {function}", wait=BACKWARD)]
+    for now in (20.0, 50.0):
+        assert job.looks(now)
+        job.answer(now, *statuses)
+    assert job.watch.text == (
+        f"rank 0 waits in all_gather at h.py:43{first}, rank 1 waits in all_reduce of its backward pass at "
+        f"h.py:63{second}; each waits for others"
+    )
+    assert len(job.watch.text) <= LIMIT
 
 
 @pytest.mark.parametrize("wait", ["send", "recv"])

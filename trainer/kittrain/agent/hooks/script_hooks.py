@@ -31,10 +31,7 @@ from kittrain.agent.hooks.launching import (
     own_launchers,
     own_pools,
 )
-from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
-from kittrain.agent.hooks.notes.idle_steps import IdleSteps
-from kittrain.agent.hooks.notes.left_gradients import LeftGradients
-from kittrain.agent.hooks.notes.loaded_names import LoadedNames
+from kittrain.agent.hooks.notes.notes import Notes
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.steps.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.steps.hand_made_steps import HandMadeSteps
@@ -68,26 +65,18 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         writer = ScriptWriter(Path(name))
         evaluations = ScriptEvaluations(writer.evaluation_begins, writer.evaluation_ends)
         orders = SamplerOrders(writer.samples, lambda: writer.steps, lambda: evaluations.pending)
-        left = LeftGradients()
+        notes = Notes(orders, lambda: writer.steps)
         after_import(
-            "torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders, left)
+            "torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders, notes)
         )
-        after_import("torch.utils.data.distributed", orders.watch)
         after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
         after_import(C10D, lambda module: _watch_groups(module, writer))
-        after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, left))
+        after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, notes))
         after_import("torch.nn.modules.module", evaluations.watch)
-        after_import("torch.nn.modules.module", _watch_loads)
-        after_import("argparse", BooleanArguments().watch)
+        notes.watch()
         script_loads.watch(writer.file_loaded)
         script_saves.watch(writer.file_saved, writer.stored)
         trackers.watch(lambda: writer.steps, environ)
-
-
-def _watch_loads(module: ModuleType) -> None:
-    names = LoadedNames()
-    names.watch(module)
-    atexit.register(names.tell)
 
 
 def _watch_optimizers(
@@ -95,13 +84,11 @@ def _watch_optimizers(
     writer: ScriptWriter,
     evaluations: ScriptEvaluations,
     orders: SamplerOrders,
-    left: LeftGradients,
+    notes: Notes,
 ) -> None:
     finite = FiniteParameters(writer.not_finite)
     atexit.register(finite.look)
-    idle = IdleSteps()
-    for noted in (idle, orders, left, evaluations):
-        atexit.register(noted.tell)
+    atexit.register(evaluations.tell)
     known: set[int] = set()
 
     def first_called(optimizer: Any) -> None:
@@ -120,15 +107,12 @@ def _watch_optimizers(
             first_called(optimizer)
         writer.optimizer_called(number)
         finite.called(optimizer)
-        idle.called(optimizer)
-        left.called()
+        notes.called(optimizer)
 
     module.register_optimizer_step_post_hook(called)
 
 
-def _watch_backward(
-    module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations, left: LeftGradients
-) -> None:
+def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: ScriptEvaluations, notes: Notes) -> None:
     """Wrap what ``Tensor.backward`` calls: gradients are averaged in it, so ranks wait for each other there."""
     backward: Callable[..., Any] = module.backward
     running = False
@@ -140,21 +124,22 @@ def _watch_backward(
         if running:  # within another one, as by activation checkpointing
             return backward(*args, **kwargs)
         running = True
-        if evaluations.pending:
+        trains = not evaluations.pending
+        if not trains:
             evaluations.backward_begins()
-        else:
-            left.passed()
         if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
             writer.trains(by_hand.size)
             writer.updated_by_hand(by_hand.count)
         if writer.grouped and not plain(args, kwargs):
             writer.meets_otherwise()
-        writer.backward_began(collectives_begun(sys.modules.get(C10D)))
+        writer.backward_began(before := collectives_begun(sys.modules.get(C10D)))
         try:
             return backward(*args, **kwargs)
         finally:
             running = False
-            writer.backward_ended(collectives_begun(sys.modules.get(C10D)))
+            writer.backward_ended(after := collectives_begun(sys.modules.get(C10D)))
+            if trains:
+                notes.passed(exchanged=after > before)
 
     module.backward = timed_backward  # type: ignore[attr-defined]
 

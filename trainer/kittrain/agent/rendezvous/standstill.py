@@ -36,6 +36,7 @@ UNTOLD_DELAY: Final = 10.0  # at most, until there is something to tell
 WAITING_TIMEOUT: Final = 900.0  # seconds, as long as the library's ranks may take to their first step
 LIMIT: Final = 140  # characters of the sentence, which "no step for 1h05m: " heads
 PLURALS: Final = {"is": "are", "has": "have", "does": "do", "tries": "try"}  # of the sentence; other verbs lose their s
+POSSESSIVES: Final = {"its": "their", "itself": "themselves"}
 SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
 APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
@@ -47,6 +48,8 @@ ONE_WAY_APART: Final = 60.0  # the same for these: what isend() and irecv() have
 SAID: Final = 60  # characters that have to be left for what one of them says
 _SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
+_FUNCTION: Final = re.compile(r"(?<=\d) in \w+(?=,|$)")  # after a line's number
+_OBJECTS: Final = {"broadcast": "broadcast_object_list"}  # by what it exchanges first: the sizes of the objects
 _ADDRESS: Final = re.compile(r"(\w+://[^/\s]+/)[^\s'\"<>]+")
 
 
@@ -103,7 +106,7 @@ class StandstillWatch:
         apart = self._wait_apart(statuses if complete else (), now)
         if apart and text and _SAYS not in text:
             words = f"{OF_GROUPS if other_group(_running(statuses)) else ''}{APART_WORDS}"
-            text = f"{text[: LIMIT - len(words)]}{words}"
+            text = f"{_within(text, LIMIT - len(words))}{words}"
         if _without_counts(text) != _without_counts(self.text):
             self.text = text
         self._delay = min(2 * self._delay, MAX_DELAY if self.text else UNTOLD_DELAY)
@@ -160,9 +163,11 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
         return ""
     waiting = {_words(one, where=False) for one in running if one.location.wait}
     unequal = contradiction(calls_in_progress(running)) is not None
+    own = unequal and all(one.call.root == one.rank for one in running)
     groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
     for one in statuses:  # ranks that wait for others come last; they explain nothing
         words = _words(one, where=len(waiting) > 1 or not _alone(one), tensor=unequal)
+        words = words.replace(f" rank {one.rank} at ", " itself at ") if own else words
         groups[bool(one.location.wait), words].append(one.rank)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
     ended = [f"node{'s'[: len(left) > 1]} {ranges(left)} {'have' if len(left) > 1 else 'has'} ended"] if left else []
@@ -173,7 +178,7 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     says = f"; rank {told.rank}{_SAYS}" + _ADDRESS.sub(r"\1…", told.said) if told else ""
     if len(text + says) <= LIMIT or len(text) < LIMIT - SAID:
         text += says
-    return text if len(text) <= LIMIT else f"{text[: LIMIT - 1]}…"
+    return _within(text, LIMIT)
 
 
 def _running(statuses: Sequence[RankStatus]) -> list[RankStatus]:
@@ -183,6 +188,13 @@ def _running(statuses: Sequence[RankStatus]) -> list[RankStatus]:
 def _cannot_be_one(waits: AbstractSet[str]) -> bool:
     """Whether no two of the ranks that wait in these calls can be making one together that takes time."""
     return not waits >= ONE_WAY if len(waits) > 1 else waits <= EMPTY | ONE_WAY
+
+
+def _within(text: str, limit: int) -> str:
+    """A sentence of at most so many characters: without the names of functions, the first ones first; else cut."""
+    while len(text) > limit and (found := _FUNCTION.search(text)):
+        text = text[: found.start()] + text[found.end() :]
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _without_counts(text: str) -> tuple[str, str]:
@@ -211,7 +223,9 @@ def _alone(one: RankStatus) -> bool:
 
 def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
     """The first row that applies, with the place in the script, and with what a collective exchanges."""
-    of = one.call.given if tensor and one.call.name == one.location.wait else ""
+    of = one.call.given if tensor and one.location.wait in {one.call.name, _OBJECTS.get(one.call.name)} else ""
+    if one.call.name != one.location.wait:  # an object list's numbers are of no use
+        of = f" from{of.rpartition(' from')[2]}" if of else ""
     wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
     worker = f", whose worker is at {one.location.worker}" if one.location.worker else ""
     rows = (
@@ -240,4 +254,6 @@ def _clause(ranks: Sequence[int], words: str) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]} {words}"
     verb, rest = words.split(" ", 1)
-    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))}{f' {rest}'.replace(' its ', ' their ')}"
+    for one, many in POSSESSIVES.items():
+        rest = f" {rest}".replace(f" {one} ", f" {many} ").removeprefix(" ")
+    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))} {rest}".rstrip()

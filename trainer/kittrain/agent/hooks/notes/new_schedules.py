@@ -1,0 +1,64 @@
+"""Learning rate schedules that begin anew although their optimizer goes on from a checkpoint.
+
+The checkpoint's optimizer has a learning rate that a schedule had changed, so there was one whose state is not loaded.
+A rank says so at its end. Looked at is the first step after an optimizer was loaded; others pay for one comparison.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.outcome.rank_output import NEW_SCHEDULE
+
+
+class NewSchedules:
+    """The optimizers and schedules of a process."""
+
+    def __init__(self) -> None:
+        self._resumed: dict[int, float] = {}  # by the id of an optimizer that takes no step yet, its learning rate
+        self._schedules: weakref.WeakSet[Any] = weakref.WeakSet()  # that nothing was loaded into
+        self._told = ""
+
+    def watch_optimizers(self, module: ModuleType) -> None:
+        """Watch what optimizers load.
+
+        Args:
+            module: ``torch.optim.optimizer``.
+        """
+        watch_calls(module.Optimizer, "load_state_dict", self._resumes)
+
+    def watch_schedules(self, module: ModuleType) -> None:
+        """Watch which schedules are made, and what they load.
+
+        Args:
+            module: ``torch.optim.lr_scheduler``.
+        """
+        watch_calls(module.LRScheduler, "__init__", lambda schedule, *_, **__: self._schedules.add(schedule))
+        for kind in [one for one in vars(module).values() if isinstance(one, type)]:
+            if issubclass(kind, module.LRScheduler) and "load_state_dict" in vars(kind):
+                watch_calls(kind, "load_state_dict", lambda schedule, *_, **__: self._schedules.discard(schedule))
+
+    def called(self, optimizer: Any) -> None:
+        """An optimizer takes a step."""
+        if not self._resumed or (rate := self._resumed.pop(id(optimizer), None)) is None:
+            return
+        with suppress(Exception):  # classes of the script's own may lack anything
+            for schedule in list(self._schedules):
+                if schedule.optimizer is optimizer and schedule.last_epoch == 0:
+                    self._told = f"{type(schedule).__name__} at its first step, the loaded rate was {rate:.3g}"
+
+    def tell(self) -> None:
+        """Say it, at the end of the script."""
+        if self._told:
+            sys.stderr.write(f"note: {NEW_SCHEDULE}{self._told}\n")
+
+    def _resumes(self, optimizer: Any, state_dict: Mapping[str, Any]) -> None:
+        group = state_dict["param_groups"][0]
+        if group.get("initial_lr", group["lr"]) != group["lr"]:
+            self._resumed[id(optimizer)] = float(group["lr"])

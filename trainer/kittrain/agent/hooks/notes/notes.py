@@ -1,0 +1,74 @@
+"""All that is noted of a rank's training, and told at its end: wired to the calls that show it."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, Protocol
+
+from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
+from kittrain.agent.hooks.notes.idle_steps import IdleSteps
+from kittrain.agent.hooks.notes.left_gradients import LeftGradients
+from kittrain.agent.hooks.notes.loaded_names import LoadedNames
+from kittrain.agent.hooks.notes.new_schedules import NewSchedules
+from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
+from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
+from kittrain.system.imports import after_import
+
+
+class Noted(Protocol):
+    """What is told at the end, if there is anything to tell."""
+
+    def tell(self) -> None:
+        """Write it to the standard error."""
+        ...
+
+
+class Notes:
+    """The notes of one rank.
+
+    Args:
+        orders: of its samplers.
+        steps: how many it has taken.
+    """
+
+    def __init__(self, orders: SamplerOrders, steps: Callable[[], int]) -> None:
+        self._orders = orders
+        self._idle = IdleSteps()
+        self._left = LeftGradients()
+        self._names = LoadedNames()
+        self._unaveraged = UnaveragedSteps()
+        self._schedules = NewSchedules()
+        self._changes = UnseenChanges(steps)
+
+    def watch(self) -> None:
+        """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
+        _watch("torch.optim.optimizer", self._schedules.watch_optimizers, self._idle, self._left, self._unaveraged)
+        _watch("torch.optim.lr_scheduler", self._schedules.watch_schedules, self._schedules)
+        _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
+        _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
+        _watch("torch.nn.modules.module", self._names.watch, self._names)
+        _watch("argparse", BooleanArguments().watch)
+
+    def passed(self, *, exchanged: bool) -> None:
+        """A backward pass has ended that is no evaluation's, with or without a collective in it."""
+        self._left.passed()
+        self._unaveraged.passed(exchanged=exchanged)
+
+    def called(self, optimizer: Any) -> None:
+        """An optimizer has taken a step."""
+        self._idle.called(optimizer)
+        self._left.called()
+        self._unaveraged.called()
+        self._schedules.called(optimizer)
+
+
+def _watch(name: str, watch: Callable[[ModuleType], object], *noted: Noted) -> None:
+    def imported(module: ModuleType) -> None:
+        watch(module)
+        for one in noted:
+            atexit.register(one.tell)
+
+    after_import(name, imported)
