@@ -18,6 +18,7 @@ class Augmented(Dataset[int]):
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.mean = float("nan")  # which is not equal to itself
         self.shared = torch.zeros(1)
 
     def __len__(self) -> int:

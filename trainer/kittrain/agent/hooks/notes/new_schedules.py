@@ -21,7 +21,8 @@ class NewSchedules:
     """The optimizers and schedules of a process."""
 
     def __init__(self) -> None:
-        self._resumed: dict[int, float] = {}  # by the id of an optimizer that takes no step yet, its learning rate
+        # Optimizers that have taken no step since they were loaded, and the learning rate that was.
+        self._resumed: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
         self._schedules: weakref.WeakSet[Any] = weakref.WeakSet()  # that nothing was loaded into
         self._told = ""
 
@@ -46,7 +47,7 @@ class NewSchedules:
 
     def called(self, optimizer: Any) -> None:
         """An optimizer takes a step."""
-        if not self._resumed or (rate := self._resumed.pop(id(optimizer), None)) is None:
+        if not self._resumed or (rate := self._resumed.pop(optimizer, None)) is None:
             return
         with suppress(Exception):  # classes of the script's own may lack anything
             for schedule in list(self._schedules):
@@ -61,4 +62,4 @@ class NewSchedules:
     def _resumes(self, optimizer: Any, state_dict: Mapping[str, Any]) -> None:
         group = state_dict["param_groups"][0]
         if group.get("initial_lr", group["lr"]) != group["lr"]:
-            self._resumed[id(optimizer)] = float(group["lr"])
+            self._resumed[optimizer] = float(group["lr"])

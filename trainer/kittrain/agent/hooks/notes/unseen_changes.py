@@ -49,7 +49,7 @@ class UnseenChanges:
             return
         now = dict(_values(loader.dataset))
         first = self._first.setdefault(loader, now)
-        changed = [name for name, value in first.items() if name in now and now[name] != value]
+        changed = [name for name, value in first.items() if now.get(name, value) is not value and now[name] != value]
         if changed and self._steps():
             name = changed[0]
             self._told = f"{UNSEEN_CHANGE}{name} is {now[name]!r:.20}, and {first[name]!r:.20} in the workers"
