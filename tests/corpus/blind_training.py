@@ -143,7 +143,25 @@ for i in range(4000):
 """
 )
 
+_NO_SERVER: Final = """
+import os
+import socket
+from datetime import timedelta
+import torch.distributed as dist
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+store = dist.TCPStore(
+    "127.0.0.1", 28761, size, is_master=socket.gethostname() == "trainer-0", timeout=timedelta(minutes=30)
+)
+dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
+"""
 BLIND_TRAINING: Final = (
+    Situation(
+        name="a store that no rank serves",
+        script=_NO_SERVER,
+        cause=r"ranks 0-1 wait in TCPStore at train\.py:\d+; each waits for others",
+        fix=r"is_master=\(rank == 0\)",
+        first=(False, False),
+    ),
     Situation(
         name="a schedule that begins anew",
         script=_SCHEDULE,

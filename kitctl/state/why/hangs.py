@@ -120,6 +120,13 @@ HANGS: Final = Family(
             means="each has been at that place for a while, and none sends",
         ),
         Rule(
+            r"\bwaits? in TCPStore\b[^\n]*; each waits for others$",
+            "",
+            "one rank has to serve the store, and as many to connect as its world_size says: is_master=(rank == 0), at "
+            "the address of that rank (MASTER_ADDR); or leave it out: init_process_group() has one",
+            seen="no step for 40s: ranks 0-1 wait in TCPStore at train.py:23 in connect; each waits for others",
+        ),
+        Rule(
             r"\bwaits? in [^\n]*\bin closure\b[^\n]*; each waits for others$",
             "",
             "LBFGS calls its closure as often as each rank's own loss asks for: average the loss over the ranks before "
@@ -171,6 +178,14 @@ HANGS: Final = Family(
             "concurrent.futures.ProcessPoolExecutor fails where multiprocessing.Pool waits for ever",
             seen="no step for 20s: rank 0 waits for a pool of processes at train.py:8; rank 0 says: its "
             "multiprocessing.Pool waits for a killed worker (SIGKILL)",
+        ),
+        Rule(
+            r"(rank \d+) lost its peers \(.*?connectFullMesh failed.*?Connection refused",
+            "{0} found nobody at the address that another rank had left in the store of the process group",
+            "give each process group a store of its own: FileStore another file, which no earlier group or run has "
+            "used, or a PrefixStore around it; else that rank has ended before the group was complete: see its log",
+            seen="rank 1 lost its peers (RuntimeError: Gloo connectFullMesh failed with timed out connecting: "
+            "SO_ERROR: Connection refused, ...",
         ),
         Rule(
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",

@@ -188,6 +188,26 @@ def test_the_frames_of_a_connection_are_those_of_this_python_and_of_urllib3() ->
         assert not source.exists() or f"def {function}(" in source.read_text(), f"{function} in {source}"
 
 
+@pytest.mark.parametrize(
+    ("line", "wait"),
+    [
+        ("store = dist.TCPStore(HOST, 28761, world)", "TCPStore"),
+        ("return TCPStore(", "TCPStore"),
+        ("time.sleep(3)  # for TCPStore", ""),
+        ("store = MyTCPStore(HOST)", ""),
+        ("", ""),  # the file cannot be read
+    ],
+)
+def test_native_code_that_waits_is_known_by_the_line_that_calls_it(line: str, wait: str) -> None:
+    frames = ('"/home/me/train.py", line 23 in connect', '"/home/me/train.py", line 40 in <module>')
+    assert locate(printed(*frames), lambda *place: line if place == ("/home/me/train.py", 23) else "") == Location(
+        wait=wait, line="train.py:23 in connect"
+    )
+    assert locate(printed(*frames)) == Location(line="train.py:23 in connect")
+    within = ('"/home/me/.venv/lib/python3.11/site-packages/hub/client.py", line 3 in get', *frames)
+    assert locate(printed(*within), lambda *_: line) == Location(line="train.py:23 in connect")
+
+
 def test_without_a_stack_there_is_no_location() -> None:
     assert locate(["step 3 loss 0.5"]) is None
 

@@ -11,6 +11,7 @@ it (``kittrain.agent.rendezvous.standstill``).
 
 from __future__ import annotations
 
+import linecache
 import os
 import signal
 import time
@@ -188,7 +189,7 @@ class RankWatch:
     def _location(self, rank: WatchedRank) -> Location | None:
         """Where its main thread is; and a fork that it waits for, of which an idle one says nothing."""
         file = stack_file.path_of(rank.file)
-        location = locate(stack_file.answer(rank.pid, file))
+        location = locate(stack_file.answer(rank.pid, file), linecache.getline)
         if location and (location.loads or location.awaits) and not location.wait:
             answers = stack_file.of_forks(children_of(rank.pid), file)
             location = replace(location, worker=next(filter(None, map(line_of_fork, answers)), ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
@@ -69,6 +69,7 @@ AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("/threading.py", "join", "a thread"),
     ("/threading.py", "wait", "an event"),
 )
+NATIVE_WAITS: Final = ("TCPStore",)  # until its server is there, and all ranks have come
 FORKED: Final = ("/multiprocessing/process.py", "_bootstrap")  # below all that a process of multiprocessing does
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
@@ -117,8 +118,13 @@ class Location:
     exits: str = ""
 
 
-def locate(printed: Iterable[str]) -> Location | None:
-    """The location of the main thread, which faulthandler prints last; None if no stack was printed."""
+def locate(printed: Iterable[str], source: Callable[[str, int], str] | None = None) -> Location | None:
+    """The location of the main thread, which faulthandler prints last; None if no stack was printed.
+
+    Args:
+        printed: by faulthandler.
+        source: gives a line of a file, for native code that waits: no stack has its frames, and the line its name.
+    """
     frames: list[Frame] = []
     threads: list[list[Frame]] = []
     for text in printed:
@@ -137,7 +143,9 @@ def locate(printed: Iterable[str]) -> Location | None:
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
-    return Location(wait=_wait(frames), line=str(user), loads=loads, tries=tries, awaits=_awaits(frames))
+    calls = source(user.file, user.line) if source and user is frames[0] else ""
+    native = next((name for name in NATIVE_WAITS if re.search(rf"\b{name}\(", calls)), "")
+    return Location(wait=_wait(frames) or native, line=str(user), loads=loads, tries=tries, awaits=_awaits(frames))
 
 
 def _awaits(frames: list[Frame]) -> str:

@@ -26,7 +26,7 @@ from kittrain.agent.rendezvous.diagnosis import (
 )
 from kittrain.agent.rendezvous.hang_detector import STACKS_TIMEOUT
 from kittrain.agent.rendezvous.membership import Node
-from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, Location
+from kittrain.agent.rendezvous.stacks import BACKWARD, BUILD, NATIVE_WAITS, Location
 from kittrain.system.calls import Call, contradiction
 from kittrain.system.heartbeat import Phase
 
@@ -42,7 +42,7 @@ ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and n
 APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
 APART_WORDS: Final = "; each waits for others"
 OF_GROUPS: Final = ", of different groups"
-EMPTY: Final = frozenset({"barrier", "new_group"})  # exchange nothing that could take so long
+EMPTY: Final = frozenset({"barrier", "new_group", *NATIVE_WAITS})  # exchange nothing that could take so long
 ONE_WAY: Final = frozenset({"send", "recv"})  # a rank in one of them and a rank in the other may be at work together
 ONE_WAY_APART: Final = 60.0  # the same for these: what isend() and irecv() have begun may be on its way meanwhile
 SAID: Final = 60  # characters that have to be left for what one of them says
