@@ -1,0 +1,131 @@
+"""Each note reaches a rank's output at the end of a script that has what it tells of, and no other script's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kittrain.outcome.rank_output import (
+    CHANGED_NOTHING,
+    LEFT_GRADIENTS,
+    NEW_SCHEDULE,
+    NOTES,
+    NOTHING_LOADED,
+    REPLAYED,
+    SAME_ORDER,
+    STILL_EVALUATES,
+    TAKEN_FOR_TRUE,
+    UNAVERAGED,
+    UNSEEN_CHANGE,
+)
+from tests.trainer.hooked import run_warm
+from tests.trainer.nodes import free_port
+
+BEGIN: Final = """
+import torch
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.randn(16, 4)
+def passed():
+    model(torch.randn(2, 4)).sum().backward()
+def step():
+    optimizer.zero_grad()
+    passed()
+    optimizer.step()
+"""
+GROUP: Final = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(12):
+    model.require_backward_grad_sync = i % 4 == {exchanged}
+    passed()
+    if i % 4 == 3:
+        optimizer.step()
+"""
+RESUMED: Final = """
+for i in range(2):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    if i:
+        optimizer.load_state_dict(saved)
+        {load}
+    for _ in range(3):
+        step()
+        schedule.step()
+    saved, state = optimizer.state_dict(), schedule.state_dict()
+"""
+WORKERS: Final = """
+class Augmented(Dataset):
+    epoch = 0
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.ones(4) * self.epoch
+augmented = Augmented()
+loader = DataLoader(augmented, num_workers=1, persistent_workers={persistent})
+for epoch in range(2):
+    augmented.epoch = epoch
+    for _ in loader:
+        step()
+"""
+PASSES: Final = """
+sampler = DistributedSampler(data, num_replicas=2, rank=0)
+for epoch in range(3):
+    {chosen}
+    for _ in {passes}:
+        step()
+"""
+FREEZE: Final = """
+import argparse, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--freeze", type={kind})
+parser.parse_args(["--freeze", "False"])
+"""
+SCRIPTS: Final = {
+    CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
+    NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
+    TAKEN_FOR_TRUE: FREEZE.format(kind="bool"),
+    UNAVERAGED: GROUP.format(exchanged=0),
+    STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
+    NEW_SCHEDULE: RESUMED.format(load=""),
+    SAME_ORDER: PASSES.format(chosen="", passes="DataLoader(data, sampler=sampler)"),
+    REPLAYED: "kept = None" + PASSES.format(
+        chosen="sampler.set_epoch(epoch); kept = kept or list(DataLoader(data, sampler=sampler))", passes="kept"
+    ),
+    UNSEEN_CHANGE: WORKERS.format(persistent=True),
+    LEFT_GRADIENTS: "for i in range(11):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
+}  # fmt: skip
+WELL: Final = (
+    "step()",
+    "",
+    "model.load_state_dict(model.state_dict(), strict=False)",
+    FREEZE.format(kind="str"),
+    GROUP.format(exchanged=3),
+    "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
+    RESUMED.format(load="schedule.load_state_dict(state)"),
+    PASSES.format(chosen="sampler.set_epoch(epoch)", passes="DataLoader(data, sampler=sampler)"),
+    WORKERS.format(persistent=False),
+    "for i in range(12):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
+)
+
+
+def notes(folder: Path, script: str) -> list[str]:
+    """What a rank says at the end of a script."""
+    run_warm(folder, BEGIN + script, MASTER_PORT=str(free_port()))
+    return [line for line in (folder / "output").read_text().splitlines() if line.startswith("note: ")]
+
+
+@pytest.mark.parametrize("told", NOTES)
+def test_a_rank_says_at_its_end_what_spoiled_a_result(told: str, tmp_path: Path) -> None:
+    (line,) = notes(tmp_path, SCRIPTS[told])
+    assert line.startswith(f"note: {told}")
+
+
+@pytest.mark.parametrize("script", WELL)
+def test_a_rank_says_nothing_of_scripts_that_are_well(script: str, tmp_path: Path) -> None:
+    assert notes(tmp_path, script) == []
