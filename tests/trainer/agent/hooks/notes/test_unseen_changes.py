@@ -19,6 +19,7 @@ class Augmented(Dataset[int]):
     def __init__(self) -> None:
         self.epoch = 0
         self.mean = float("nan")  # which is not equal to itself
+        self.token = "a"
         self.shared = torch.zeros(1)
 
     def __len__(self) -> int:
@@ -57,6 +58,7 @@ def test_what_is_set_in_a_data_set(
     for epoch in range(2):
         data.epoch = epoch and set_to
         data.shared += 1
+        data.token += "b"
         seen += [int(batch[0]) for batch in loader]
     assert seen == [0, 0 if told or (set_to and options.get("persistent_workers")) else set_to]
     noted.tell()

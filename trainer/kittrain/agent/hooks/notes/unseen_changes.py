@@ -1,7 +1,7 @@
 """What a script changes in its data set after the persistent workers of a ``DataLoader`` have begun.
 
 Each worker has a copy of its own, from the first pass on: an epoch that is set later reaches none. A rank says so at
-its end. Looked at are the numbers and texts of a data set, as a pass over a loader with such workers begins.
+its end. Looked at are the numbers of a data set, as a pass over a loader with such workers begins.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import UNSEEN_CHANGE
 
-PLAIN: Final = (bool, int, float, str)
+PLAIN: Final = (bool, int, float)  # no texts: what is told is shown, and a text may be a secret
 DEPTH: Final = 4  # data sets within each other, such as a Subset's
 
 
@@ -56,7 +56,7 @@ class UnseenChanges:
 
 
 def _values(dataset: Any) -> Iterator[tuple[str, Any]]:
-    """The numbers and texts of a data set, and of those in it, with the class of each."""
+    """The numbers of a data set, and of those in it, with the class of each."""
     for _ in range(DEPTH):
         held = getattr(dataset, "__dict__", {})
         kind = type(dataset).__name__
