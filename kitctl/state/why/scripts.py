@@ -390,7 +390,8 @@ SCRIPTS: Final = Family(
             seen="AttributeError: module 'numpy' has no attribute 'float'.",
         ),
         Rule(
-            r"AttributeError: module '([^']+)' has no attribute '([^']*)' \(consider renaming '",
+            r"AttributeError: module '([^']+)' has no attribute '([^']*)' \(consider renaming '[^\n]*"
+            r"standard library module",
             "the script's own {0}.py hides Python's module {0}, which has {1}",
             "give {0}.py another name: also libraries that import {0} get that file",
         ),

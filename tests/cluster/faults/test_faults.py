@@ -20,6 +20,7 @@ from tests.cluster.toy import (
     all_recover,
     assert_complete_and_exact,
     has_trained,
+    may_end,
     submit_on_three_nodes,
     submit_toy,
 )
@@ -36,6 +37,7 @@ def test_a_killed_rank_a_deleted_pod_and_the_loss_of_node_0(namespace: str, kind
     for index in (1, 0):
         with all_recover(run):
             delete_pod(run, index)
+    may_end(run)
     assert_complete_and_exact(run)
     assert len(uids_of(run) & before) == 1
     assert "killed by SIGKILL" in run.logs()
@@ -53,6 +55,7 @@ def test_a_drained_node_and_a_preemption(namespace: str, kind: str) -> None:
             (pod,) = run.pods(1)
             with all_recover(run):
                 disrupt(run, pod["spec"]["nodeName"])
+        may_end(run)
         assert_complete_and_exact(run)
 
 

@@ -17,6 +17,7 @@ from tests.cluster.toy import (
     assert_complete_and_exact,
     assert_exact,
     has_trained,
+    may_end,
     submit_on_three_nodes,
     submit_toy,
 )
@@ -34,6 +35,7 @@ def test_a_node_that_is_off_for_a_moment(namespace: str, kinds: tuple[str, ...])
     with all_recover(*runs), powered_off(node_without_stores(runs)):
         pass
     for run in runs:
+        may_end(run)
         assert_complete_and_exact(run)
 
 

@@ -538,6 +538,7 @@ def test_what_a_rank_has_printed_does_not_hide_its_error() -> None:
 
 
 UNUSED = "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one"
+RENAME = "AttributeError: module '{0}' has no attribute 'Net' (consider renaming '/job/{0}.py'"  # as Python 3.13 says
 PLACES = 'Traceback:\n  File "/job/train.py", line 9, in run\n    {0}\n'
 TORCH = '  File "/lib/site-packages/torch/{0}.py", line 3, in f\n    g()\n'
 
@@ -575,6 +576,10 @@ TORCH = '  File "/lib/site-packages/torch/{0}.py", line 3, in f\n    g()\n'
          "the file that is read holds a Words of another script's own, and this one has none", "anew"),
         ("AttributeError: Can't get attribute 'Words' on <module '__main__' from 'a.py'>", "", "multiprocessing/spawn",
          "AttributeError: Can't get attribute 'Words' on <module '__main__' from 'a.py'>", "top level"),
+        (f"{RENAME.format('queue')} since it has the same name as the standard library module named 'queue')",
+         "queue.Net()", "", "the script's own queue.py hides Python's module queue, which has Net", "another name"),
+        (f"{RENAME.format('nets')} if it has the same name as a library you intended to import)", "nets.Net()", "",
+         f"{RENAME.format('nets')} if it has the same name as a library you intended to import)", "rename that"),
         (UNUSED, "loss = model(x)", "nn/parallel/distributed", UNUSED, "find_unused_parameters"),
         (f"{UNUSED}. this is not compatible with static_graph set to True", "loss = model(x)", "nn/distributed",
          "the steps use other parameters than the first, which DistributedDataParallel(static_graph=True) rules out",

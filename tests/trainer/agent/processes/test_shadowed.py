@@ -29,7 +29,9 @@ def test_a_file_that_hides_a_module_of_python(name: str, times: int, tmp_path: P
 
 
 def test_modules_of_python_itself_are_told_as_they_are() -> None:
-    for module in (json, sys, pytest):
+    setuptools = ModuleType("distutils")
+    setuptools.__file__ = "/venv/lib/python3.11/site-packages/setuptools/_distutils/__init__.py"
+    for module in (json, sys, pytest, setuptools):
         assert "renaming" not in str(missing(module))
     error = AttributeError("another")
     tell_shadowed(error)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Final
 
 STANDARD: Final = Path(str(sys.modules["os"].__file__)).parent
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})  # where setuptools has a distutils of its own
 HIDES: Final = (
     " (consider renaming {file!r} since it has the same name as the standard library module named {name!r} and "
     "prevents importing that standard library module)"
@@ -19,5 +20,6 @@ def tell_shadowed(error: BaseException) -> None:
     if not (isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and "consider" not in str(error)):
         return
     name, file = error.obj.__name__, getattr(error.obj, "__file__", None)
-    if name in sys.stdlib_module_names and file and not Path(file).is_relative_to(STANDARD):
+    own = file and not Path(file).is_relative_to(STANDARD) and INSTALLED.isdisjoint(Path(file).parts)
+    if own and name in sys.stdlib_module_names:
         error.args = (f"{error}{HIDES.format(file=file, name=name)}",)

@@ -166,8 +166,8 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
     own = unequal and all(one.call.root == one.rank for one in running)
     groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
     for one in statuses:  # ranks that wait for others come last; they explain nothing
-        words = _words(one, where=len(waiting) > 1 or not _alone(one), tensor=unequal)
-        words = words.replace(f" rank {one.rank} at ", " itself at ") if own else words
+        given = _given(one, own=own) if unequal else ""
+        words = _words(one, where=len(waiting) > 1 or not _alone(one), given=given)
         groups[bool(one.location.wait), words].append(one.rank)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
     ended = [f"node{'s'[: len(left) > 1]} {ranges(left)} {'have' if len(left) > 1 else 'has'} ended"] if left else []
@@ -221,11 +221,18 @@ def _alone(one: RankStatus) -> bool:
     return one.location.wait == BACKWARD and not one.busy
 
 
-def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
+def _given(one: RankStatus, *, own: bool) -> str:
+    """What the collective that a rank waits in exchanges; ``own``: each rank names itself as the one that sends."""
+    call = one.call
+    if one.location.wait == _OBJECTS.get(call.name):
+        call = replace(call, tensor="")  # the sizes of the objects are of no use
+    elif one.location.wait != call.name:
+        return ""
+    return call.given.replace(f" rank {one.rank}", " itself") if own else call.given
+
+
+def _words(one: RankStatus, *, where: bool, given: str = "") -> str:
     """The first row that applies, with the place in the script, and with what a collective exchanges."""
-    of = one.call.given if tensor and one.location.wait in {one.call.name, _OBJECTS.get(one.call.name)} else ""
-    if one.call.name != one.location.wait:  # an object list's numbers are of no use
-        of = f" from{of.rpartition(' from')[2]}" if of else ""
     wait, at = one.location.wait, one.location.line.removesuffix(" in <module>")
     worker = f", whose worker is at {one.location.worker}" if one.location.worker else ""
     rows = (
@@ -240,7 +247,7 @@ def _words(one: RankStatus, *, where: bool, tensor: bool = False) -> str:
         (one.location.loads, f"waits for its data loader{{at}}{worker}"),
         (wait == BACKWARD and one.busy, "is in its backward pass{at}"),
         (wait == BACKWARD, "waits in all_reduce of its backward pass{at}"),
-        (bool(wait), f"waits in {wait}{of}{{at}}"),
+        (bool(wait), f"waits in {wait}{given}{{at}}"),
         (one.busy, "is busy{at}"),
         (one.location.tries, "tries to reach a server{at}"),
         (bool(one.location.awaits), f"waits for {one.location.awaits}{{at}}{worker.replace('whose worker', 'which')}"),
@@ -254,6 +261,5 @@ def _clause(ranks: Sequence[int], words: str) -> str:
     if len(ranks) == 1:
         return f"rank {ranks[0]} {words}"
     verb, rest = words.split(" ", 1)
-    for one, many in POSSESSIVES.items():
-        rest = f" {rest}".replace(f" {one} ", f" {many} ").removeprefix(" ")
-    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))} {rest}".rstrip()
+    rest = " ".join(POSSESSIVES.get(word, word) for word in rest.split(" "))
+    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))} {rest}"
