@@ -11,10 +11,13 @@ from kitctl.base.errors import UsageError
 def user_folder(variable: str, default: str) -> Path:
     """The folder that a variable names; else ``default``, below the home folder.
 
+    A relative path is ignored, as those directories ask for: it would be another folder for each command.
+
     Raises:
         UsageError: there is no home folder.
     """
-    return Path(os.environ.get(variable) or home() / default)
+    named = Path(os.environ.get(variable) or "")
+    return named if named.is_absolute() else home() / default
 
 
 def home() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,16 @@ from kitctl.cli.common import info
 
 INTERRUPTED = 130  # the exit code after SIGINT
 PIPE_CLOSED = 141  # likewise after SIGPIPE, as of a command in front of ``| head``
+_ROOM = "make room there, or name another folder"
+_MACHINES = {  # errors of files that are this machine's, and what to do about them
+    errno.EACCES: "let this user read and write it, or run kitctl as the one whose it is",
+    errno.EPERM: "let this user read and write it, or run kitctl as the one whose it is",
+    errno.EROFS: "mount it for writing, or name another folder",
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EMFILE: "raise the limit of open files: ulimit -n",
+    errno.EIO: "see dmesg: the disk does not answer as it should",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, OSError) and _is_of_output(error):
             info(f"error: the output cannot be written: {error.strerror}")
+        elif isinstance(error, OSError) and (told := _of_machine(error)):
+            info(told)
         else:
             info(f"error: {type(error).__name__}: {error}")
             info("this is a bug in kitctl; KITCTL_DEBUG=1 shows the traceback")
@@ -48,6 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _program() -> str:
     """How usage strings name the program: as a plugin of kubectl, if that runs it."""
     return "kubectl kit" if os.path.basename(sys.argv[0]) == "kubectl-kit" else "kitctl"  # noqa: PTH119 - pathlib is slow
+
+
+def _of_machine(error: OSError) -> str:
+    """What this machine has refused, and the fix; empty if that may be an error of kitctl."""
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # of os.getcwd()
+        return "error: the current folder is gone\nfix: cd to one that is there"
+    if fix := _MACHINES.get(error.errno or 0):
+        where = f": {error.filename}" if error.filename else ""
+        return f"error: {error.strerror}{where}\nfix: {fix}"
+    return ""
 
 
 def _is_of_output(error: OSError) -> bool:

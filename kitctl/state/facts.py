@@ -68,3 +68,4 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     outputs: str = ""  # where ranks write by relative path, if that is a folder of the job's own
     queue: QueuePosition | None = None
     note: str = ""
+    halted: str = ""  # why nothing starts its nodes again, whether they run now or not

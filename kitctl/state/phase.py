@@ -287,6 +287,8 @@ def _has_joined(node: NodeFacts, report: Report) -> bool:
 def _reason(facts: JobFacts, phase: Phase) -> str:
     if phase == "Failed" and facts.failure:
         return _failure_reason(facts.failure)
+    if facts.halted and phase not in TERMINAL_PHASES:
+        return facts.halted
     if phase in {"Running", "Succeeded"} and facts.report:
         return facts.report.warning or (_last_failure(facts) if phase == "Running" else "")
     if phase in TERMINAL_PHASES or phase == "Running":

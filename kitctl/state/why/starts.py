@@ -84,6 +84,45 @@ STARTS: Final = Family(
             means="no index and no folder of --find-links has such a version, or the nodes reach no index",
         ),
         Rule(
+            r"its agent ended with exit code \d+: (.*?)(?:; started \d+ times in a row)?$",
+            "the agent cannot run: {0}",
+            "that is before the script: mend the image's Python, or what the job sets for it (PYTHONHOME, PYTHONPATH, "
+            "LD_LIBRARY_PATH); or name another --image",
+            local="that is before the script: mend this Python, or what the environment sets for it (PYTHONHOME, "
+            "PYTHONPATH, LD_LIBRARY_PATH); or name another one: --python",
+        ),
+        Rule(
+            r"^no room is left on the disk of (\S.*)$",
+            "no room is left on the disk of {0}, where the job's state and snapshots are",
+            "make room there: the job then goes on by itself; of an ended one kitctl delete --snapshots frees some",
+        ),
+        Rule(
+            r"^the disk of (\S.*) is read-only$",
+            "the disk of {0}, where the job's state and snapshots are, is read-only",
+            "see why (dmesg shows a disk's errors), and mount it for writing: the job then goes on by itself",
+        ),
+        Rule(
+            r"torch cannot be imported: (.*failed to map segment from shared object.*)",
+            "torch cannot be imported: {0}",
+            "raise resources.limits.memory; else the volume that has torch is mounted noexec",
+            local="raise the limit of memory under which kitctl submit runs (ulimit -v); else the disk that has torch "
+            "is mounted noexec",
+        ),
+        Rule(
+            r"torch cannot be imported: (.*)",
+            "torch cannot be imported: {0}",
+            "choose another image, or leave out what the job sets for its libraries (LD_LIBRARY_PATH, LD_PRELOAD)",
+            local="install it anew, or name a Python that has it: --python; and see what the environment sets for its "
+            "libraries (LD_LIBRARY_PATH, LD_PRELOAD)",
+        ),
+        Rule(
+            r"(torch \S+ is built without torch\.distributed)",
+            "{0}",
+            "choose an image whose torch has it, such as PyTorch's own",
+            local="name a Python whose torch has it: --python",
+            seen="torch 2.9.1 is built without torch.distributed",
+        ),
+        Rule(
             r"this run has no secret",
             "",
             "submit it with kitctl, or fill the job's Secret (docs/security.md); security.rendezvousSecret: true goes "

@@ -32,15 +32,19 @@ from msgspec.structs import replace
 from kitctl.base.encoding import decode, encode
 from kitctl.base.errors import SpecError, TargetError
 from kitctl.base.user_folders import user_folder
+from kitctl.state.last_words import last_words
+from kitctl.state.logs import parse
 from kitctl.targets.local.code_store import STORE
+from kitctl.targets.local.disk import NO_ROOM
 from kitctl.targets.local.locks import is_locked
+from kitctl.targets.local.reconcile import failed_to_start
 from kitctl.targets.local.records import Desired, Exited, Result, Runtime, Started, SubmittedJob
 from kitjob.record import Record
 from kitjob.report import Preparation, Report, Termination
 
 T = TypeVar("T")
 SECRET: Final = 32  # bytes
-TAIL_BYTES: Final = 1 << 16  # of the supervisor's log: enough for several tracebacks
+TAIL_BYTES: Final = 1 << 16  # of a log: enough for several tracebacks
 
 
 def state_home() -> Path:
@@ -102,6 +106,12 @@ class NodeFolder:
     def termination(self, attempt: int) -> Termination | None:
         """Why an attempt ended, according to the agent."""
         return read(self.termination_path(attempt), Termination)
+
+    def said(self, attempt: int) -> str:
+        """What the process of an attempt has said last, if it ended without a message of its agent; else empty."""
+        if not failed_to_start(self.exited(attempt), self.termination(attempt)):
+            return ""
+        return last_words([parse(line, self.index).text for line in _tail(self.log(attempt)).splitlines()])
 
     def alive(self) -> bool:
         """Whether a shim runs this node."""
@@ -203,12 +213,7 @@ class JobFolder:
     @property
     def supervisor_lines(self) -> str:
         """The end of that log; empty if there is none."""
-        try:
-            with self.supervisor_log.open("rb") as log:
-                log.seek(max(self.supervisor_log.stat().st_size - TAIL_BYTES, 0))
-                return log.read().decode(errors="replace")
-        except OSError:
-            return ""
+        return _tail(self.supervisor_log)
 
     def supervised(self) -> bool:
         """Whether a supervisor is running."""
@@ -243,6 +248,16 @@ def create(path: Path, job: SubmittedJob, desired: Desired, fill: Callable[[Path
     return JobFolder(path)
 
 
+def _tail(path: Path) -> str:
+    """The end of a log; empty if there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(path.stat().st_size - TAIL_BYTES, 0))
+            return log.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
 def _rename(draft: Path, path: Path) -> None:
     """Give a folder its name, unless a job has it: what nodes wrote to a folder that was deleted is none."""
     if path.exists() and not (path / "job.json").exists():
@@ -265,10 +280,33 @@ def read(path: Path, kind: type[T]) -> T | None:
 
 
 def write(path: Path, value: msgspec.Struct | Record) -> None:
-    """Replace a JSON file atomically. What root writes is the file of who owns the folder: they may have to read it."""
+    """Replace a JSON file, atomically where there is room.
+
+    What root writes is the file of who owns the folder: they may have to read it.
+    """
+    data = encode(value)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(encode(value))
+    try:
+        draft.write_bytes(data)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        if error.errno in NO_ROOM and _overwrite(path, data):
+            return
+        raise
     owner = path.parent.stat()
     if os.geteuid() == 0 != owner.st_uid:
         os.chown(draft, owner.st_uid, owner.st_gid)
     draft.replace(path)
+
+
+def _overwrite(path: Path, data: bytes) -> bool:
+    """Write to a file's own blocks, as a full disk has no others: a job can be cancelled; False if they are too few."""
+    try:
+        with path.open("r+b") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < len(data):
+                return False
+            file.write(data.ljust(size))
+    except OSError:
+        return False
+    return True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kitctl.state.facts import OWN_MEMORY, JobFacts, NodeFacts
 from kitctl.state.history import Attempt, JobHistory
-from kitctl.targets.local import launch, outputs, supervisor_log
+from kitctl.targets.local import disk, launch, outputs, supervisor_log
 from kitctl.targets.local.folder import JobFolder, NodeFolder
 from kitctl.targets.local.reconcile import Observed, describe
 from kitctl.targets.local.records import SubmittedJob
@@ -35,7 +35,7 @@ def from_folder(folder: JobFolder, state: Path) -> JobFacts:
         grace_seconds=job.spec.grace_seconds,
         snapshots=str(snapshots or ""),
         outputs=outputs.place(folder, state),
-        note=_supervisor_note(folder) if not result else "",
+        halted=_halted(folder, state) if not result else "",
     )
 
 
@@ -67,8 +67,10 @@ def _past(node: NodeFolder, attempt: int) -> Attempt:
     )
 
 
-def _supervisor_note(folder: JobFolder) -> str:
-    """Why nothing starts the job's nodes; empty if something does."""
+def _halted(folder: JobFolder, state: Path) -> str:
+    """Why nothing starts the job's nodes, or tells how they end; empty if something does."""
+    if full := disk.trouble(state):
+        return full
     error = supervisor_log.failure(folder.supervisor_lines)
     return f"its supervisor has ended: {error}; see {folder.supervisor_log}" if error else ""
 
@@ -105,4 +107,5 @@ def _attempt(node: NodeFolder, attempt: int, *, alive: bool) -> Observed:
         attempts=attempt,
         exited=node.exited(attempt),
         termination=node.termination(attempt),
+        said=node.said(attempt),
     )

@@ -39,6 +39,7 @@ from kitctl.targets.conflicts import (
 )
 from kitctl.targets.local import (
     code_store,
+    disk,
     folder_facts,
     interpreter,
     launch,
@@ -352,10 +353,14 @@ class LocalTarget:
         self._supervise(folder)
 
     def _await_stop(self, namespace: str, name: str) -> None:
-        """Wait until no node runs and, if the job is to end, until its result is recorded."""
+        """Wait until no node runs and, if the job is to end, until its result is recorded, where that can be."""
         folder = self._open(namespace, name)
         deadline = time.monotonic() + folder.job.spec.grace_seconds + STOP_SLACK_SECONDS
-        while any(node.alive() for node in folder.nodes()) or not (folder.result or folder.desired.suspended):
+
+        def is_over() -> bool:
+            return bool(folder.result or folder.desired.suspended or disk.trouble(self.state))
+
+        while any(node.alive() for node in folder.nodes()) or not is_over():
             if time.monotonic() > deadline:
                 raise TargetError(f"{name!r} did not stop", fix=f"see {folder.supervisor_log}")
             self._supervise(folder)

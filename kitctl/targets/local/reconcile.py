@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from kitctl.base.quantity import pluralize
 from kitctl.spec.job_spec import JobSpec
+from kitctl.state.last_words import ended_with
 from kitctl.targets.local.records import Desired, Exited, Result, Started
 from kitjob.durations import seconds
 from kitjob.names import EXIT_CODES
@@ -16,18 +17,27 @@ from kitjob.report import Termination
 # Any other end (retryable, an unknown code, a signal) counts as a lost node.
 _CODES = EXIT_CODES
 OUTCOMES = {_CODES["done"]: "done", _CODES["drained"]: "drained", _CODES["fatal"]: "fatal"}
+STARTS = 5  # in a row that end in an error before the agent can say why: one more would end so, too
 BACKOFF_SECONDS = (0.0, 0.1, 0.2, 0.5, 1.0)  # before the next start, by consecutive losses; a pod's agent waits alike
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """The observed state of a node."""
+    """The observed state of a node.
+
+    Attributes:
+        consecutive_losses: soon after a start, up to now.
+        failed_starts: those of them that ended with an exit code of no agent, and with no message.
+        said: the last of these, at the end of its log.
+    """
 
     index: int
     alive: bool
     attempts: int = 0
     losses: int = 0
     consecutive_losses: int = 0
+    failed_starts: int = 0
+    said: str = ""
     started: Started | None = None
     exited: Exited | None = None
     termination: Termination | None = None
@@ -94,6 +104,10 @@ def _failure(spec: JobSpec, desired: Desired, nodes: list[Observed], age: float)
         return _first_failure(fatal)
     if spec.policy.deadline and age > seconds(spec.policy.deadline):
         return _failed("DeadlineExceeded", f"ran longer than {spec.policy.deadline}")
+    if never := next((node for node in nodes if node.failed_starts >= STARTS), None):
+        code = never.exited.code if never.exited and never.exited.code is not None else 0
+        how = ended_with(code, never.said)
+        return _failed("StartError", f"node {never.index}: {how}; started {never.failed_starts} times in a row")
     if sum(node.losses for node in nodes) > spec.policy.backoff_limit:
         last = max(nodes, key=lambda node: node.ended if node.losses else 0.0)
         limit = spec.policy.backoff_limit
@@ -122,6 +136,11 @@ def _converge(spec: JobSpec, desired: Desired, nodes: list[Observed], now: float
     return [*_stops(spec, outdated, now), *(Start(node.index) for node in due)]
 
 
+def failed_to_start(exited: Exited | None, termination: Termination | None) -> bool:
+    """Whether a process ended by itself, with an exit code that no agent has, and without a message."""
+    return bool(exited and exited.code is not None and exited.code not in _CODES.values() and not termination)
+
+
 def outcome(exited: Exited | None) -> str:
     """The outcome of an exit: done, drained, fatal, or lost (retryable, a signal, an unknown code, no record)."""
     return "lost" if exited is None or exited.code is None else OUTCOMES.get(exited.code, "lost")
@@ -141,7 +160,9 @@ def describe(node: Observed) -> str:
         return f"was killed by signal {node.exited.signal}" + (f" after: {told}" if told else "")
     if told:
         return told
-    return f"exited with {node.exited.code}" if node.exited else "was killed together with its shim"
+    if node.exited and node.exited.code is not None:
+        return ended_with(node.exited.code, node.said)
+    return "was killed together with its shim"
 
 
 def _stops(spec: JobSpec, nodes: list[Observed], now: float) -> list[Action]:

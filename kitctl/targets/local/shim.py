@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,7 @@ PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 CHECK_SECONDS = 1.0  # between two looks for the node's folder
 MISSING_CHECKS = 3  # in a row: a network's file system may lose sight of a folder for a moment
 END_SECONDS = 10.0  # for the agent to end by itself
+RECORD = 256  # bytes of a record, and more: room for it is taken before the agent starts, while there is some
 
 
 class Agent(Protocol):
@@ -58,6 +60,8 @@ def main(argv: list[str], start: Callable[[list[str]], Agent] = run) -> int:
     with (folder / "lock").open("ab") as lock, (folder / f"{attempt}.log").open("ab", buffering=0) as log:
         fcntl.flock(lock, fcntl.LOCK_EX)
         adopt_orphans()
+        for name in ("start", "exit"):
+            reserve(folder / f"{attempt}.{name}.json")
         try:
             agent = start(argv[split + 1 :])
         except OSError as error:
@@ -92,9 +96,23 @@ def end_without(folder: Path, agent: int, log: IO[bytes]) -> None:
 
 
 def copy(source: IO[bytes], log: IO[bytes]) -> None:
-    """Copy lines, each with its arrival time, until the pipe is closed."""
+    """Copy lines, each with its arrival time, until the pipe is closed.
+
+    Those that find no room on the disk are left out, and counted once there is some: if nobody read the pipe, the agent
+    and its ranks would stop in their next line.
+    """
+    lost, why, cut = 0, "", False
     for line in source:
-        log.write(stamped(line))
+        told = stamped(f"[agent] {lost} lines before this one could not be kept: {why}\n".encode()) if lost else b""
+        text = (b"\n" if cut else b"") + told + stamped(line)
+        try:
+            written = log.write(text)
+        except OSError as error:
+            lost, why = lost + 1, error.strerror or ""
+            continue
+        cut = written < len(text)  # the disk has become full within it
+        lost = int(cut)
+        why = os.strerror(errno.ENOSPC) if cut else ""
 
 
 def stamped(line: bytes) -> bytes:
@@ -103,10 +121,16 @@ def stamped(line: bytes) -> bytes:
     return f"{now} ".encode() + (line if line.endswith(b"\n") else line + b"\n")
 
 
+def reserve(path: Path) -> None:
+    """Take the room that a record needs."""
+    path.with_name(f".{path.name}").write_bytes(b" " * RECORD)
+
+
 def publish(path: Path, value: dict[str, float]) -> None:
-    """Write a JSON file atomically."""
+    """Write a record atomically, in the room that was reserved for it: also on a disk that is full by now."""
     draft = path.with_name(f".{path.name}")
-    draft.write_text(json.dumps(value))
+    with draft.open("r+b") as file:
+        file.write(json.dumps(value).encode().ljust(RECORD))
     draft.replace(path)
 
 

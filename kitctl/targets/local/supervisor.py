@@ -7,20 +7,34 @@ Why: decision 5.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing, suppress
+from itertools import takewhile
 from pathlib import Path
 
-from kitctl.targets.local import launch, memory_folders
+from kitctl.targets.local import disk, launch, memory_folders
+from kitctl.targets.local.disk import NO_ROOM
 from kitctl.targets.local.folder import JobFolder, NodeFolder, state_home
 from kitctl.targets.local.locks import acquire_lock
-from kitctl.targets.local.reconcile import Action, Finish, Observed, Start, Stop, outcome, reconcile
+from kitctl.targets.local.reconcile import (
+    STARTS,
+    Action,
+    Finish,
+    Observed,
+    Start,
+    Stop,
+    failed_to_start,
+    outcome,
+    reconcile,
+)
 from kitctl.targets.local.records import Runtime, Started
 from kitctl.targets.local.starting import Starter
 from kitctl.targets.local.supervisor_log import ENDED, STARTED, STARTING, stamped
@@ -49,14 +63,18 @@ def spawn(folder: JobFolder) -> None:
         if lock:
             log.write(stamped(STARTING).encode())
             log.flush()
-            subprocess.Popen(  # -P: a module in the current folder, such as random.py, must not hide Python's own
-                [sys.executable, "-P", "-m", __name__, str(folder.path), str(lock.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[lock.fileno()],
-                start_new_session=True,
+            started = (
+                subprocess.Popen(  # -P: a module in the current folder, such as random.py, must not hide Python's own
+                    [sys.executable, "-P", "-m", __name__, str(folder.path), str(lock.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[lock.fileno()],
+                    start_new_session=True,
+                )
             )
+            # It outlives this process; one that lives longer, such as a notebook, keeps no zombie.
+            threading.Thread(target=started.wait, daemon=True).start()
 
 
 class Supervisor:
@@ -84,18 +102,31 @@ class Supervisor:
         log(ENDED)
 
     def _loop(self) -> None:
+        told = ""
         while not self.folder.result:
-            desired = self.folder.desired
-            observed = self.observe(max(desired.nodes, self.job.spec.all_nodes), desired.restarts)
-            actions = reconcile(self.job.spec, desired, observed, self.now, self.job.created)
-            if self.folder.desired != desired:
-                continue  # the desired state has changed meanwhile
-            for action in actions:
-                if not self.act(action):
-                    break  # start nodes in order, and finish only after that
-            if desired.suspended and not actions and not any(node.alive for node in observed):
-                return
+            try:
+                if self._turn():
+                    return
+                told = ""
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                if str(error) != told:
+                    log(f"waits for room: {error}")
+                told = str(error)
             time.sleep(POLL_SECONDS)
+
+    def _turn(self) -> bool:
+        """Observe, decide and act once; returns whether there is nothing left to supervise."""
+        desired = self.folder.desired
+        observed = self.observe(max(desired.nodes, self.job.spec.all_nodes), desired.restarts)
+        actions = reconcile(self.job.spec, desired, observed, self.now, self.job.created)
+        if self.folder.desired != desired:
+            return False  # it has changed meanwhile
+        for action in actions:
+            if not self.act(action):
+                break  # start nodes in order, and finish only after that
+        return desired.suspended and not actions and not any(node.alive for node in observed)
 
     def observe(self, count: int, restarts: int) -> list[Observed]:
         """The observed state of every node; only losses since the last of so many requested restarts count."""
@@ -119,17 +150,29 @@ class Supervisor:
         lifetimes = [self._lifetime(node, attempt, last=attempts) for attempt in range(1, attempts + (not alive))]
         short = [life is not None and life <= SHORT_LIVED_SECONDS for life in reversed(lifetimes)]
         lost = [attempt for attempt, life in enumerate(lifetimes, 1) if life is not None]
+        row = (*short, False).index(False)
         return Observed(
             index=node.index,
             alive=alive,
             attempts=attempts,
             losses=sum(not _is_earlier(node.started(attempt), restarts) for attempt in lost),
-            consecutive_losses=(*short, False).index(False),
+            consecutive_losses=row,
+            failed_starts=0 if alive else self._failed_starts(node, attempts, row, restarts),
+            said="" if alive else node.said(attempts),
             started=node.started(attempts),
             exited=node.exited(attempts),
             termination=node.termination(attempts),
             stopping_since=self.stopping.get((node.index, attempts)),
         )
+
+    def _failed_starts(self, node: NodeFolder, last: int, row: int, restarts: int) -> int:
+        """How many of the last starts, of so many that were soon lost, have failed; since the last restart."""
+        failed = (
+            failed_to_start(node.exited(attempt), node.termination(attempt))
+            and not _is_earlier(node.started(attempt), restarts)
+            for attempt in range(last, last - min(row, STARTS), -1)
+        )
+        return len([*takewhile(bool, failed)])
 
     def _lifetime(self, node: NodeFolder, attempt: int, *, last: int) -> float | None:
         """As ``_lost_after``, but earlier attempts are read only once."""
@@ -148,6 +191,8 @@ class Supervisor:
         env = launch.environment(this, os.environ)
         if not self.starter.ready(env):
             return False  # retried in the next iteration
+        if why := disk.trouble(state_home()):
+            raise OSError(errno.ENOSPC, why)  # its shim could not tell how it ends
         if attempt > 1:
             self._kill_leftovers(node, attempt - 1)
         if self.job.spec.snapshots.in_memory:
@@ -191,8 +236,9 @@ class Supervisor:
 
 def log(text: str) -> None:
     """Write one line to supervisor.log."""
-    sys.stderr.write(stamped(text))
-    sys.stderr.flush()
+    with suppress(OSError):  # on a full disk
+        sys.stderr.write(stamped(text))
+        sys.stderr.flush()
 
 
 def _lost_after(node: NodeFolder, attempt: int) -> float | None:

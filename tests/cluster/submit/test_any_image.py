@@ -40,7 +40,7 @@ def config_maps(namespace: str) -> set[str]:
 UNFIT: Final = {
     "no-torch": "the image has no torch for its Python ",
     "old-torch": "the image's torch is 2.5.1, and 2.6 or later is needed: choose a newer image",
-    "broken-torch": "the image's torch cannot be imported: ",
+    "broken-torch": "torch cannot be imported: ",
     "no-numpy": "the image has no numpy: add it to the image, or to a file that --requirements names",
     "shadowing": "the image has a kittrain of its own in /app, which its Python finds before the one that is sent",
     "no-gloo": "RuntimeError: Distributed package doesn't have Gloo built in",

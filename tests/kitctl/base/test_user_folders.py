@@ -22,6 +22,8 @@ def test_a_variable_comes_before_the_home_folder(monkeypatch: pytest.MonkeyPatch
     assert user_folder("XDG_STATE_HOME", ".local/state") == Path("/home/me/.local/state")
     monkeypatch.setenv("XDG_STATE_HOME", "/elsewhere")
     assert user_folder("XDG_STATE_HOME", ".local/state") == Path("/elsewhere")
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    assert user_folder("XDG_STATE_HOME", ".local/state") == Path("/home/me/.local/state"), "not below each folder"
 
 
 def test_a_user_without_a_home_folder_is_told_what_to_set(

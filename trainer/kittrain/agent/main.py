@@ -1,7 +1,7 @@
 """Runs one node of a job: ``python -m kittrain.agent -- train.py --epochs 5`` (or ``-- -m package.module``).
 
 Joins the other nodes, runs torchrun's elastic agent on the command, and rejoins when the rendezvous is lost. The exit
-code tells Kubernetes, or the local supervisor, whether to restart the node (``kittrain.job.job_spec.EXIT_CODES``).
+code tells Kubernetes, or the local supervisor, whether to restart the node (``kitjob.names.EXIT_CODES``).
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ def _zygote(node: NodeEnv, command: list[str], supervision: Supervision | None, 
 
 
 class TorchError(Exception):
-    """The image's torch cannot train: it does not load, or is built without what nodes need."""
+    """Torch cannot train here: it does not load, or is built without what nodes need."""
 
 
 def load() -> type[Supervisor]:
@@ -306,10 +306,9 @@ def load() -> type[Supervisor]:
         try:
             import torch.distributed  # noqa: PLC0415
         except ImportError as error:
-            raise TorchError(f"the image's torch cannot be imported: {error}; choose another image") from error
+            raise TorchError(f"torch cannot be imported: {error}") from error
         if not torch.distributed.is_available():
-            what = f"the image's torch {torch.__version__} is built without torch.distributed"
-            raise TorchError(f"{what}: choose an image that has it")
+            raise TorchError(f"torch {torch.__version__} is built without torch.distributed")
         from kittrain.agent.rounds.supervise import Supervisor  # noqa: PLC0415
     return Supervisor
 

@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 from kitctl.base.errors import KitError
+from kitctl.state.last_words import LINES, ended_with, last_words
+from kitctl.state.logs import parse
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read import conditions, job_facts
@@ -22,12 +24,16 @@ def of_silent_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     with suppress(KitError):  # a node that does not answer, a pod that is deleted meanwhile, a right that is missing
         for pod in ended[-MOST:]:
             where = pod["metadata"]
-            lines = [*api.lines(where["namespace"], where["name"], job_facts.container_name(pod), tailLines="1")]
-            if lines and (why := conditions.before_the_agent(lines[-1])):
-                found[where["name"]] = why
+            lines = api.lines(where["namespace"], where["name"], job_facts.container_name(pod), tailLines=str(LINES))
+            if said := last_words([parse(line, 0).text for line in lines]):
+                found[where["name"]] = conditions.before_the_agent(said) or ended_with(_exit_code(pod), said)
     return found
 
 
 def _ended_silently(pod: Object) -> bool:
     ended = job_facts.container_status(pod).get("state", {}).get("terminated") or {}
     return ended.get("exitCode") in BEFORE_THE_AGENT and not ended.get("message")
+
+
+def _exit_code(pod: Object) -> int:
+    return int(job_facts.container_status(pod)["state"]["terminated"]["exitCode"])

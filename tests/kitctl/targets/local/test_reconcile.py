@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitctl.spec.job_spec import JobSpec
-from kitctl.targets.local.reconcile import Finish, Observed, Start, Stop, describe, pause, reconcile
+from kitctl.targets.local.reconcile import (
+    STARTS,
+    Finish,
+    Observed,
+    Start,
+    Stop,
+    describe,
+    failed_to_start,
+    pause,
+    reconcile,
+)
 from kitctl.targets.local.records import Desired, Exited, Started
 from kitjob.report import Termination
 from kitjob.sections import Policy
@@ -139,7 +149,31 @@ def test_a_killed_node_says_so_and_what_it_had_not_recovered_from() -> None:
     assert describe(node(0, signal=9)) == "was killed by signal 9"
     assert describe(node(0, signal=9, termination=said)) == f"was killed by signal 9 after: {said.reason}"
     assert describe(node(0, code=1, termination=said)) == said.reason
-    assert (describe(node(0, code=1)), describe(node(0))) == ("exited with 1", "was killed together with its shim")
+    assert describe(node(0, code=1)) == "its agent ended with exit code 1"
+    assert describe(node(0, code=1, said="ImportError: x")) == "its agent ended with exit code 1: ImportError: x"
+    assert describe(node(0)) == "was killed together with its shim"
+
+
+def test_an_agent_that_cannot_start_fails_the_job_and_says_what_its_log_ends_with() -> None:
+    never = node(1, code=1, failed_starts=STARTS, said="ImportError: no ssl")
+    assert decide(THREE, [running(0), replace(never, failed_starts=STARTS - 1), running(2)]) == [Start(1)]
+    assert decide(THREE, [running(0), never, running(2)]) == [Stop(0), Stop(2)]
+    (finish,) = decide(THREE, [node(0, code=75), never, node(2, code=75)])
+    assert isinstance(finish, Finish)
+    assert finish.result.failure is not None
+    assert finish.result.failure.reason == (
+        "node 1: its agent ended with exit code 1: ImportError: no ssl; started 5 times in a row"
+    )
+
+
+def test_only_an_end_without_a_message_and_with_a_code_of_no_agent_is_a_failed_start() -> None:
+    said = Termination(outcome="retryable")
+    assert failed_to_start(Exited(time=NOW, code=1), None)
+    assert failed_to_start(Exited(time=NOW, code=127), None)
+    assert not failed_to_start(Exited(time=NOW, code=1), said)
+    assert not any(failed_to_start(Exited(time=NOW, code=code), None) for code in (0, 75, 76, 78))
+    assert not failed_to_start(Exited(time=NOW, signal=9), None)
+    assert not failed_to_start(None, None)
 
 
 def test_too_many_losses_fail_the_job() -> None:

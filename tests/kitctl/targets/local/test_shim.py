@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kitctl.targets.local import shim
 from kitctl.targets.local.folder import NodeFolder
+from tests.trainer.mounts import tmpfs
 
 WAIT_SECONDS = 120.0
 
@@ -103,3 +105,42 @@ def test_a_node_whose_folder_is_deleted_ends(tmp_path: Path, monkeypatch: pytest
     assert running.wait(WAIT_SECONDS) == 0
     assert not alive(int((tmp_path / "pid").read_text()))
     assert not folder.exists()
+
+
+@pytest.mark.needs_root
+def test_on_a_full_disk_the_agent_goes_on_and_its_end_is_recorded(tmp_path: Path) -> None:
+    """An agent whose lines nobody reads would stop in one of them, for ever."""
+    with tmpfs(tmp_path / "node", size="200k") as folder:
+        filler, go = folder / "filler", tmp_path / "go"
+        lines = "i=0; while [ $i -lt 3000 ]; do echo line $i of many, each of a hundred bytes or so; i=$((i+1)); done"
+        process = start(folder, "sh", "-c", f"{lines}; while ! [ -e {go} ]; do sleep 0.02; done; echo last; exit 75")
+        eventually(lambda: (folder / "1.start.json").exists())
+        with suppress(OSError):
+            filler.write_bytes(b"x" * (200 << 10))
+        written = folder / "1.log"
+        eventually(lambda: written.stat().st_size > 4096 and unchanged(written))
+        filler.unlink(missing_ok=True)
+        written.write_bytes(written.read_bytes()[:4096])  # room again
+        go.touch()
+        process.wait(WAIT_SECONDS)
+        assert json.loads((folder / "1.exit.json").read_text())["code"] == 75
+        *_, told, last = written.read_text().splitlines()
+        assert "lines before this one could not be kept: No space left on device" in told
+        assert last.endswith(" last")
+
+
+def unchanged(path: Path) -> bool:
+    before = path.stat().st_size
+    time.sleep(0.5)
+    return path.stat().st_size == before
+
+
+@pytest.mark.needs_root
+def test_an_end_on_a_disk_that_is_full_by_then_is_recorded(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "node", size="200k") as folder:
+        filler = folder / "filler"
+        process = start(folder, "sh", "-c", f"dd if=/dev/zero of={filler} bs=1k; exit 75")
+        process.wait(WAIT_SECONDS)
+        assert filler.stat().st_size > 100 << 10
+        assert json.loads((folder / "1.exit.json").read_text())["code"] == 75
+        assert NodeFolder(folder, 0).exited(1) is not None

@@ -15,11 +15,13 @@ import pytest
 from kitctl.base.errors import ConflictError, NotFound, UsageError
 from kitctl.spec.job_spec import JobSpec
 from kitctl.state import phase as state
+from kitctl.state.why.explain import explain
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.local_target import LocalTarget
 from kitctl.targets.local.records import Desired, SubmittedJob
 from kitjob.sections import Policy
+from tests.trainer.mounts import tmpfs
 
 WAIT_SECONDS = 120.0
 SLEEP = "trap 'exit 75' TERM; echo ready; sleep 60 & wait $!"  # an agent that drains
@@ -292,7 +294,7 @@ def test_modules_in_the_current_folder_hide_none_of_pythons(
     monkeypatch.chdir(tmp_path)
     folder = begin(target, SLEEP)
     eventually(lambda: up(folder, 0, 1))
-    assert target.job("default", "job").note == ""
+    assert target.job("default", "job").halted == ""
 
 
 def test_a_supervisor_that_cannot_start_is_told_until_one_runs(
@@ -302,14 +304,58 @@ def test_a_supervisor_that_cannot_start_is_told_until_one_runs(
     with monkeypatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))
         folder = begin(target, SLEEP)
-        eventually(lambda: target.job("default", "job").note)
+        eventually(lambda: target.job("default", "job").halted)
         facts = target.job("default", "job")
-        assert facts.note == f"its supervisor has ended: ImportError: hidden; see {folder.supervisor_log}"
-        assert (state.derive(facts).phase, state.derive(facts).reason) == ("Pending", facts.note)
+        assert facts.halted == f"its supervisor has ended: ImportError: hidden; see {folder.supervisor_log}"
+        assert (state.derive(facts).phase, state.derive(facts).reason) == ("Pending", facts.halted)
     eventually(lambda: not folder.supervised())
     target.job("default", "job")  # starts the next one
     eventually(lambda: up(folder, 0, 1))
-    assert target.job("default", "job").note == ""
+    assert target.job("default", "job").halted == ""
+
+
+@pytest.mark.needs_root
+def test_a_full_disk_is_told_and_waited_for_and_its_job_can_be_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tmpfs(tmp_path / "state", size="1m") as state_folder:
+        monkeypatch.setenv("XDG_STATE_HOME", str(state_folder))
+        target = LocalTarget.of_user()
+        folder = begin(target, SLEEP)
+        eventually(lambda: up(folder, 0, 1))
+        filler = state_folder / "filler"
+        fill(filler)
+        os.killpg(agent_pid(folder, 1), signal.SIGKILL)
+        eventually(lambda: not folder.node(1).alive())
+        job = state.derive(target.job("default", "job"))
+        assert job.reason == f"no room is left on the disk of {target.state}"
+        assert explain(job, time.time()).fix.startswith("make room there")
+        eventually(lambda: "waits for room" in folder.supervisor_lines)
+        assert folder.node(1).attempts == 1
+        assert len(list(supervisors(folder))) == 1, "it waits, and has not ended"
+        filler.unlink()
+        eventually(lambda: up(folder, 0, 1) and folder.node(1).attempts == 2)
+        assert state.derive(target.job("default", "job")).reason == ""
+        fill(filler)
+        target.cancel("default", "job")
+        assert not any(folder.node(index).alive() for index in (0, 1))
+        target.delete("default", "job", snapshots=False, outputs=True)
+        assert not list((target.state / "jobs" / "default").iterdir())
+        eventually(lambda: not list(supervisors(folder)))
+
+
+def fill(path: Path) -> None:
+    with suppress(OSError), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+def test_an_agent_that_cannot_start_is_told_by_the_end_of_its_log(target: LocalTarget) -> None:
+    folder = begin(target, "echo Traceback; echo 'ImportError: no ssl'; exit 1")
+    eventually(lambda: folder.result)
+    job = state.derive(target.job("default", "job"))
+    assert (job.phase, job.restarts) == ("Failed", 8)
+    assert explain(job, time.time()).cause == "the agent cannot run: ImportError: no ssl"
 
 
 CLOCK = """
