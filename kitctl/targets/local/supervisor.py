@@ -63,15 +63,14 @@ def spawn(folder: JobFolder) -> None:
         if lock:
             log.write(stamped(STARTING).encode())
             log.flush()
-            started = (
-                subprocess.Popen(  # -P: a module in the current folder, such as random.py, must not hide Python's own
-                    [sys.executable, "-P", "-m", __name__, str(folder.path), str(lock.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[lock.fileno()],
-                    start_new_session=True,
-                )
+            # -P: a module in the current folder, such as random.py, must not hide Python's own
+            started = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(folder.path), str(lock.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[lock.fileno()],
+                start_new_session=True,
             )
             # It outlives this process; one that lives longer, such as a notebook, keeps no zombie.
             threading.Thread(target=started.wait, daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -127,6 +128,28 @@ def test_an_unexpected_error_is_one_line_with_a_hint(
     monkeypatch.setenv("KITCTL_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["render"])
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "error: Permission denied: /x\nfix: let this user"),
+        (OSError(errno.ENOSPC, "No space left", "/x"), "error: No space left: /x\nfix: make room there"),
+        (OSError(errno.EMFILE, "Too many open files"), "error: Too many open files\nfix: raise the limit"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "error: the current folder is gone\nfix: cd"),
+    ],
+)
+def test_what_this_machine_refuses_is_no_bug_of_kitctl(
+    error: OSError, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **_options: object) -> None:
+        raise error
+
+    monkeypatch.setattr("kitctl.render.objects.manifests", fails)
+    code, _, err = run("render", capsys=capsys)
+    assert code == 1
+    assert err.startswith(told)
+    assert "bug" not in err
 
 
 def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_on_a_full_disk_the_agent_goes_on_and_its_end_is_recorded(tmp_path: Path
         filler, go = folder / "filler", tmp_path / "go"
         lines = "i=0; while [ $i -lt 3000 ]; do echo line $i of many, each of a hundred bytes or so; i=$((i+1)); done"
         process = start(folder, "sh", "-c", f"{lines}; while ! [ -e {go} ]; do sleep 0.02; done; echo last; exit 75")
-        eventually(lambda: (folder / "1.start.json").exists())
+        eventually((folder / "1.start.json").exists)
         with suppress(OSError):
             filler.write_bytes(b"x" * (200 << 10))
         written = folder / "1.log"

@@ -19,6 +19,7 @@ from kitctl.state.why.explain import explain
 from kitctl.targets.local import supervisor
 from kitctl.targets.local.folder import JobFolder, NodeFolder, create
 from kitctl.targets.local.local_target import LocalTarget
+from kitctl.targets.local.reconcile import STARTS
 from kitctl.targets.local.records import Desired, SubmittedJob
 from kitjob.sections import Policy
 from tests.trainer.mounts import tmpfs
@@ -354,7 +355,8 @@ def test_an_agent_that_cannot_start_is_told_by_the_end_of_its_log(target: LocalT
     folder = begin(target, "echo Traceback; echo 'ImportError: no ssl'; exit 1")
     eventually(lambda: folder.result)
     job = state.derive(target.job("default", "job"))
-    assert (job.phase, job.restarts) == ("Failed", 8)
+    assert job.phase == "Failed"
+    assert job.restarts <= 2 * STARTS
     assert explain(job, time.time()).cause == "the agent cannot run: ImportError: no ssl"
 
 
