@@ -24,5 +24,6 @@ def trouble(folder: Path) -> str:
         return f"the disk of {folder} is read-only"
     root = os.geteuid() == 0  # who may use what is kept for them
     blocks, inodes = (found.f_bfree, found.f_ffree) if root else (found.f_bavail, found.f_favail)
-    full = blocks * found.f_frsize < LEAST or (found.f_files and not inodes)
+    # A file system that counts none, as some of networks and of user space, is not full.
+    full = (found.f_blocks and blocks * found.f_frsize < LEAST) or (found.f_files and not inodes)
     return f"no room is left on the disk of {folder}" if full else ""

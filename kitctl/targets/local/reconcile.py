@@ -105,9 +105,8 @@ def _failure(spec: JobSpec, desired: Desired, nodes: list[Observed], age: float)
     if spec.policy.deadline and age > seconds(spec.policy.deadline):
         return _failed("DeadlineExceeded", f"ran longer than {spec.policy.deadline}")
     if never := next((node for node in nodes if node.failed_starts >= STARTS), None):
-        code = never.exited.code if never.exited and never.exited.code is not None else 0
-        how = ended_with(code, never.said)
-        return _failed("StartError", f"node {never.index}: {how}; started {never.failed_starts} times in a row")
+        often = f"started {never.failed_starts} times in a row"
+        return _failed("StartError", f"node {never.index}: {describe(never)}; {often}")
     if sum(node.losses for node in nodes) > spec.policy.backoff_limit:
         last = max(nodes, key=lambda node: node.ended if node.losses else 0.0)
         limit = spec.policy.backoff_limit

@@ -110,9 +110,8 @@ def copy(source: IO[bytes], log: IO[bytes]) -> None:
         except OSError as error:
             lost, why = lost + 1, error.strerror or ""
             continue
-        cut = written < len(text)  # the disk has become full within it
-        lost = int(cut)
-        why = os.strerror(errno.ENOSPC) if cut else ""
+        cut = written < len(text)  # the disk has become full within it, maybe within what is told
+        lost, why = (lost + 1, os.strerror(errno.ENOSPC)) if cut else (0, "")
 
 
 def stamped(line: bytes) -> bytes:

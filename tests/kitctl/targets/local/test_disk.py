@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ from tests.trainer.mounts import make_read_only, tmpfs
 def test_a_disk_with_room_is_no_trouble_and_nor_is_a_folder_that_is_gone(tmp_path: Path) -> None:
     assert not trouble(tmp_path)
     assert not trouble(tmp_path / "absent")
+
+
+def test_a_file_system_that_counts_nothing_is_not_full(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counted = os.statvfs("/proc")
+    assert (counted.f_blocks, counted.f_bfree) == (0, 0), "such as this one"
+    monkeypatch.setattr(os, "statvfs", lambda _: counted)
+    assert not trouble(tmp_path)
 
 
 @pytest.mark.needs_root

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
 import signal
@@ -9,8 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,15 +113,13 @@ def test_a_node_whose_folder_is_deleted_ends(tmp_path: Path, monkeypatch: pytest
 def test_on_a_full_disk_the_agent_goes_on_and_its_end_is_recorded(tmp_path: Path) -> None:
     """An agent whose lines nobody reads would stop in one of them, for ever."""
     with tmpfs(tmp_path / "node", size="200k") as folder:
-        filler, go = folder / "filler", tmp_path / "go"
-        lines = "i=0; while [ $i -lt 3000 ]; do echo line $i of many, each of a hundred bytes or so; i=$((i+1)); done"
-        process = start(folder, "sh", "-c", f"{lines}; while ! [ -e {go} ]; do sleep 0.02; done; echo last; exit 75")
-        eventually((folder / "1.start.json").exists)
-        with suppress(OSError):
-            filler.write_bytes(b"x" * (200 << 10))
+        said, go = tmp_path / "said", tmp_path / "go"
+        lines = "i=0; while [ $i -lt 6000 ]; do echo line $i of many, each of a hundred bytes or so; i=$((i+1)); done"
+        waits = f"touch {said}; while ! [ -e {go} ]; do sleep 0.02; done"
+        process = start(folder, "sh", "-c", f"{lines}; {waits}; echo last; exit 75")
         written = folder / "1.log"
+        eventually(said.exists)  # it has said all that, of which a third has no room
         eventually(lambda: written.stat().st_size > 4096 and unchanged(written))
-        filler.unlink(missing_ok=True)
         written.write_bytes(written.read_bytes()[:4096])  # room again
         go.touch()
         process.wait(WAIT_SECONDS)
@@ -144,3 +144,28 @@ def test_an_end_on_a_disk_that_is_full_by_then_is_recorded(tmp_path: Path) -> No
         assert filler.stat().st_size > 100 << 10
         assert json.loads((folder / "1.exit.json").read_text())["code"] == 75
         assert NodeFolder(folder, 0).exited(1) is not None
+
+
+class Disk(io.RawIOBase):
+    """A log on a disk with so many bytes left at each write; -1: with room."""
+
+    def __init__(self, *left: int) -> None:
+        self.left = list(left)
+        self.kept = b""
+
+    def write(self, data: Any) -> int:
+        room = self.left.pop(0)
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.kept += bytes(data)[: None if room < 0 else room]
+        return len(data) if room < 0 else min(room, len(data))
+
+
+def test_all_lines_without_room_are_counted_also_if_the_disk_is_full_again_within_that_line() -> None:
+    disk = Disk(-1, 0, 0, 40, 0, -1, -1)
+    shim.copy(io.BytesIO(b"".join(b"line %d\n" % number for number in range(7))), disk)  # type: ignore[arg-type]
+    first, cut, told, *last = disk.kept.decode().splitlines()
+    assert first.endswith(" line 0")
+    assert len(cut) == 40
+    assert told.endswith("[agent] 4 lines before this one could not be kept: No space left on device")
+    assert [line.partition(" ")[2] for line in last] == ["line 5", "line 6"]
