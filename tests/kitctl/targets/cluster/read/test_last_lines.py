@@ -1,0 +1,50 @@
+"""Why pods ended that left no message, from the end of their logs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kitctl.base import names
+from kitctl.targets.cluster.read.last_lines import of_silent_pods
+
+if TYPE_CHECKING:
+    from tests.kitctl.targets.cluster.apiserver import ApiServer
+    from tests.kitctl.targets.cluster.clients import Kit
+
+NO_ENCODINGS = (
+    "Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem encoding",
+    "ModuleNotFoundError: No module named 'encodings'",
+    "",
+    "Current thread 0x00007f5c (most recent call first):",
+    "  <no Python frame>",
+)
+
+
+@pytest.mark.parametrize(
+    ("ended", "log", "told"),
+    [
+        ({"exitCode": 1}, NO_ENCODINGS, "its agent ended with exit code 1: ModuleNotFoundError: No module named 'enc"),
+        ({"exitCode": 1}, ["No module named kittrain"], "the image has no kittrain (leave out --trainer image"),
+        ({"exitCode": 255}, ["exec /bin/python: exec format error"], "the image is for processors of another kind"),
+        ({"exitCode": 1}, [], ""),
+        ({"exitCode": 78}, ["ImportError: x"], ""),
+        ({"exitCode": 1, "message": "{}"}, ["ImportError: x"], ""),
+    ],
+    ids=["python's own error", "no trainer", "another processor", "no log", "an agent's code", "a message"],
+)
+def test_the_last_error_of_its_log(
+    server: ApiServer, kit: Kit, ended: dict[str, Any], log: list[str], told: str
+) -> None:
+    server.put(
+        "pods",
+        "run-0-a",
+        spec={"containers": [{"name": names.CONTAINER}]},
+        metadata={"namespace": "default", "creationTimestamp": "2026-11-22T10:00:00Z"},
+        status={"containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": ended}}]},
+    )
+    server.logs["run-0-a"] = [f"2026-11-22T10:00:0{second}.000000000Z {text}" for second, text in enumerate(log)]
+    found = of_silent_pods(kit.target().api, server.store.items("pods", "default", ""))
+    assert found.get("run-0-a", "").startswith(told)
+    assert bool(found) == bool(told)
