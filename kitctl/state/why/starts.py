@@ -102,7 +102,7 @@ STARTS: Final = Family(
             "see why (dmesg shows a disk's errors), and mount it for writing: the job then goes on by itself",
         ),
         Rule(
-            r"torch cannot be imported: (.*failed to map segment from shared object.*)",
+            r"torch cannot be imported: (.*failed to map segment.*)",
             "torch cannot be imported: {0}",
             "raise resources.limits.memory; else the volume that has torch is mounted noexec",
             local="raise the limit of memory under which kitctl submit runs (ulimit -v); else the disk that has torch "

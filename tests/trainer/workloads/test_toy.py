@@ -46,7 +46,10 @@ def test_training_is_slow_from_a_step_on_until_its_file_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
+    sleep, this = time.sleep, threading.get_ident()
+    monkeypatch.setattr(
+        time, "sleep", lambda seconds: (slept.append if threading.get_ident() == this else sleep)(seconds)
+    )
     args = toy.options().parse_args(["1", "--slow-from", "3", str(tmp_path / "file")])
     world = World(env=RankEnv(), device=torch.device("cpu"))
     record = toy.Record(None, world)

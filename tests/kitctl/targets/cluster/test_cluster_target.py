@@ -60,7 +60,7 @@ def test_logs_have_timestamps_and_a_start_time_on_request(server: ApiServer, kit
     [
         ("exec /usr/bin/python3: exec format error", "the image is for processors of another kind than the node's ("),
         ("/usr/bin/python3: No module named kittrain", "the image has no kittrain (leave out --trainer image, or "),
-        ("ValueError: anything else", ""),
+        ("ValueError: anything else", "its agent ended with exit code 1: ValueError: anything else"),
     ],
 )
 def test_what_ended_before_an_agent_is_told_from_its_log(server: ApiServer, kit: Kit, line: str, told: str) -> None:
