@@ -47,9 +47,14 @@ def test_training_is_slow_from_a_step_on_until_its_file_is_there(
 ) -> None:
     slept: list[float] = []
     sleep, this = time.sleep, threading.get_ident()
-    monkeypatch.setattr(
-        time, "sleep", lambda seconds: (slept.append if threading.get_ident() == this else sleep)(seconds)
-    )
+
+    def slow(seconds: float) -> None:
+        if threading.get_ident() == this:
+            slept.append(seconds)
+        else:  # of another test
+            sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", slow)
     args = toy.options().parse_args(["1", "--slow-from", "3", str(tmp_path / "file")])
     world = World(env=RankEnv(), device=torch.device("cpu"))
     record = toy.Record(None, world)
