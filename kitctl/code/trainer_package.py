@@ -99,8 +99,10 @@ def refresh(checkout: Path) -> bytes:
     packed = pack(trainer)
     import tempfile  # noqa: PLC0415 - as in ``pack``
 
+    drafts = checkout / ".cache"  # not beside the archive, where a wheel that is just built would take a draft along
     try:
-        with tempfile.NamedTemporaryFile(dir=archive.parent, prefix=f".{ARCHIVE}.", delete=False) as draft:
+        drafts.mkdir(exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=drafts, prefix=f"{ARCHIVE}.", delete=False) as draft:
             draft.write(packed)
         Path(draft.name).chmod(0o644)
         if started == _last_change(trainer):  # else a source has changed since, and it is packed again

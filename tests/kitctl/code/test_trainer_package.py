@@ -1,8 +1,10 @@
-"""What is left out of the trainer's source, and what is not."""
+"""What is left out of the trainer's source, and what is not; and where a checkout's archive is written."""
 
 from __future__ import annotations
 
 import ast
+import lzma
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +41,25 @@ def defined(source: str) -> list[tuple[str, str, int]]:
         for one in ast.walk(ast.parse(source))
         if isinstance(one, ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign | ast.Return)
     ]
+
+
+def test_nothing_but_the_archive_is_ever_among_the_charts_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wheel takes all of the folder, also while another process packs, or after one that was killed then."""
+    (tmp_path / "trainer" / "kitjob").mkdir(parents=True)
+    (tmp_path / "trainer" / "kitjob" / "__init__.py").write_text("x = 1\n")
+    files = tmp_path / "charts" / trainer_package.FILES
+    files.mkdir(parents=True)
+
+    def killed(_: Path, target: Path) -> None:
+        assert target.parent == files
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", killed)
+        trainer_package.refresh(tmp_path)
+    assert not list(files.iterdir())
+    packed = trainer_package.refresh(tmp_path)
+    assert [one.read_bytes() for one in files.iterdir()] == [packed]
+    assert b"x = 1" in lzma.decompress(packed)
