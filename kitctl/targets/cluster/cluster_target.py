@@ -94,6 +94,8 @@ class ClusterTarget:
     def jobs(self, namespace: str | None) -> list[JobFacts]:
         """All jobs, the oldest first: a request for each kind, one for pods, one for reports."""
         found = finding.jobs(self.api, namespace)
+        if namespace and not found and not finding.has_namespace(self.api, namespace):
+            self._warn(f"there is no namespace {namespace!r}: kubectl get namespaces lists them")
         pods = job_facts.group_by_job(self.api.select("Pod", namespace, labelSelector=finding.PODS)) if found else {}
         statuses = (
             job_facts.group_by_job(self.api.select("ConfigMap", namespace, labelSelector=STATUS)) if found else {}

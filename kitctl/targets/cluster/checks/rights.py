@@ -80,6 +80,9 @@ CLUSTER_WIDE: Final = (
     Use("check quota and priority", {"ClusterQueue": READ, "Cohort": ("get",), "WorkloadPriorityClass": READ}),
 )
 
+# Used where a user has it, only to word an error: no role gives it.
+WORDING: Final = (Use("tell that a namespace does not exist", {"Namespace": ("get",)}),)
+
 
 def of(uses: Iterable[Use], kinds: Iterable[JobKind]) -> set[Right]:
     """All rights that these uses take, for jobs of these kinds."""

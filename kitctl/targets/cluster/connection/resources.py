@@ -53,6 +53,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Event": Resource("v1", "events"),
     "LimitRange": Resource("v1", "limitranges"),
     "LocalQueue": _of_kueue("localqueues"),
+    "Namespace": Resource("v1", "namespaces"),
     "NetworkPolicy": Resource("networking.k8s.io/v1", "networkpolicies"),
     "Node": Resource("v1", "nodes"),
     "PendingWorkloads": _of_kueue("localqueues", "visibility.kueue.x-k8s.io"),

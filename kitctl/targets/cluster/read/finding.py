@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kitctl.base import names
-from kitctl.base.errors import Forbidden, UnsupportedError
+from kitctl.base.errors import Forbidden, KitError, UnsupportedError, UsageError
 from kitctl.kinds import JobKind, all_kinds, of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
@@ -24,8 +24,19 @@ def find(api: Api, namespace: str, name: str, *likely: str) -> Object:
     kinds = sorted(all_kinds().values(), key=lambda kind: kind.key not in likely)
     job = lookup(api, namespace, name, *kinds)
     if job is None or not of_object(job).runs_kit(job):
-        raise no_job(name, f"in namespace {namespace!r}", lambda: job_names(api, namespace))
+        gone = "" if has_namespace(api, namespace) else ", which does not exist"
+        raise no_job(name, f"in namespace {namespace!r}{gone}", lambda: job_names(api, namespace))
     return job
+
+
+def has_namespace(api: Api, namespace: str) -> bool:
+    """Whether it exists; also if this user may not know, as many may read no namespace itself."""
+    try:
+        return bool(api.get("Namespace", None, namespace))
+    except UsageError:  # what a namespace that does not exist is everywhere
+        return False
+    except KitError:
+        return True
 
 
 def lookup(api: Api, namespace: str, name: str, *among: JobKind) -> Object | None:

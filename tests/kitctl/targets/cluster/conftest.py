@@ -27,8 +27,8 @@ def server() -> Iterator[ApiServer]:
 
 
 def known() -> set[Right]:
-    """All rights of the table; the roles of charts/platform have no others."""
-    uses = rights.SUBMITTING + rights.AFTERWARDS + rights.QUEUEING + rights.CLUSTER_WIDE
+    """All rights of the table; the roles of charts/platform have no others, and not that to word an error."""
+    uses = rights.SUBMITTING + rights.AFTERWARDS + rights.QUEUEING + rights.CLUSTER_WIDE + rights.WORDING
     return rights.of(uses, all_kinds().values())
 
 

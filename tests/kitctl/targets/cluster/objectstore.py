@@ -57,6 +57,8 @@ class ObjectStore:
     def get(self, key: Key) -> Object:
         """One object."""
         with self._lock:
+            if key.resource == "namespaces" and key.name in self.namespaces:
+                return {"kind": "Namespace", "metadata": {"name": key.name}, "status": {"phase": "Active"}}
             if key not in self.objects:
                 raise Refused(404, f"{key} not found", "NotFound")
             return copy.deepcopy(self.objects[key])

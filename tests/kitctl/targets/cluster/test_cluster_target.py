@@ -15,7 +15,7 @@ from kitctl.targets.cluster.connection import transport
 from kitjob import timeline
 from kitjob.names import HISTORY_KEY
 from kitjob.timeline import Event, Row, Writer
-from tests.kitctl.targets.cluster.apiserver import ApiServer
+from tests.kitctl.targets.cluster.apiserver import ApiServer, User
 from tests.kitctl.targets.cluster.clients import Kit
 from tests.kitctl.targets.cluster.objectstore import Key, Object
 
@@ -45,6 +45,21 @@ def test_jobs_are_listed_by_phase(server: ApiServer, kit: Kit) -> None:
     assert kit("list", "--phase", "cancelled", "-o", "name").split() == ["ends"]
     assert kit("list", "--phase", "Running") == "no jobs in namespace 'default'\n"
     assert server.names("jobs.batch") == {"waits", "ends"}
+
+
+def test_a_namespace_that_does_not_exist_is_told_rather_than_that_it_has_no_jobs(server: ApiServer, kit: Kit) -> None:
+    """Most often it is misspelt, or has been deleted with the job."""
+    assert "there is no namespace 'taem'" in kit("list", "-n", "taem")
+    assert "no job 'run' in namespace 'taem', which does not exist" in kit("status", "run", "-n", "taem", exit_code=102)
+    assert "there is no" not in kit("list", "-n", "team")
+    assert "which does not exist" not in kit("status", "run", "-n", "team", exit_code=102)
+
+
+def test_who_may_read_no_namespace_is_told_as_much_as_they_may_know(server: ApiServer, kit: Kit) -> None:
+    rules = [{"verbs": ["get", "list"], "apiGroups": ["*"], "resources": ["jobs", "pods", "configmaps"]}]
+    server.users["token"] = User("ada", rules)
+    assert kit("list", "-n", "taem") == "no jobs in namespace 'taem'\n"
+    assert "does not exist" not in kit("status", "run", "-n", "taem", exit_code=102)
 
 
 def test_logs_have_timestamps_and_a_start_time_on_request(server: ApiServer, kit: Kit) -> None:
