@@ -12,7 +12,7 @@ from kitctl.state.why.repeats import says
 
 def lines(found: Explanation, job: JobState) -> Iterator[str]:
     """The cause first; then its fix, how to go on, and the evidence."""
-    well = f"nothing is known to be wrong: {job.phase}" + (f"; {found.note}" if found.note else "")
+    well = f"{job.phase}; {found.note}" if found.note else f"nothing is known to be wrong: {job.phase}"
     yield printable.line(found.headline or well)
     named = (
         ("fix", advice(job, found)),

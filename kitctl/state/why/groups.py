@@ -21,7 +21,7 @@ GROUPS: Final = Family(
         Rule(
             r"changed nothing: (its learning rate was 0)",
             "",
-            "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers",
+            "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers, a factor that is the rank",
             seen="the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
         ),
         Rule(
@@ -63,6 +63,37 @@ GROUPS: Final = Family(
             "action=argparse.BooleanOptionalAction in place of type=bool, and --name or --no-name: bool() takes any "
             "text for True, but the empty one",
             seen="argparse has taken for True: --freeze False",
+        ),
+        Rule(
+            r"(DDP does not average the gradients of parameters that it was not given: )",
+            "",
+            "change the model, and what is frozen in it, before DistributedDataParallel(model), or wrap it again after; "
+            "then make the optimizer",
+            seen="DDP does not average the gradients of parameters that it was not given: head.weight, head.bias",
+            means="layers were put in, or unfrozen, after the model was wrapped: each rank has its own values of them",
+        ),
+        Rule(
+            r"(layers that their model does not know are not trained: )",
+            "",
+            "nn.ModuleList or nn.ModuleDict in place of the list or dict: the layers are in model.parameters() then, in "
+            "state_dict(), and move with model.to()",
+            seen="layers that their model does not know are not trained: blocks[0] (in a list of Net), blocks[1] (in a "
+            "list of Net) and 3 more",
+            means="they get gradients, and no optimizer has them; nor has a checkpoint",
+        ),
+        Rule(
+            r"(gradients are never zeroed: )",
+            "",
+            "optimizer.zero_grad() before each backward pass, or after each step",
+            seen="gradients are never zeroed: each of 400 steps has used those of all before it",
+        ),
+        Rule(
+            r"(zero_grad discards gradients that no optimizer step has used: )",
+            "",
+            "to accumulate gradients, call optimizer.zero_grad() only after optimizer.step()",
+            seen="zero_grad discards gradients that no optimizer step has used: 250 steps have used the last of up to "
+            "8 backward passes each",
+            means="the passes before the last one of a step have no effect",
         ),
         Rule(
             r"(the model was trained in evaluation mode after an evaluation: )",
@@ -147,6 +178,15 @@ GROUPS: Final = Family(
             "batches on all",
             seen="the DistributedSampler of rank 0 has 100 samples, that of rank 1 90: they do not divide the data",
             means="the sampler takes a part of what its rank has: of files that differ, the rest is never used",
+        ),
+        Rule(
+            r"(the DistributedSampler of rank \d+ has other indices of the data set than [^:]*): they do not divide",
+            "{0}: each rank has split the data in its own way",
+            "split it with one seed on all ranks, as random_split(data, sizes, torch.Generator().manual_seed(0)): now "
+            "one rank trains on what another one validates with",
+            seen="the DistributedSampler of rank 0 has other indices of the data set than that of rank 1: they do not "
+            "divide the data: ...",
+            means="a split by numbers drawn at random, before which each rank was given a seed of its own, or none",
         ),
         Rule(
             r"(each of the \d+ ranks starts .*?, which forms? a group of (?:its|their) own)",

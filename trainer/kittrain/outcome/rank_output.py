@@ -28,10 +28,15 @@ TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
 STILL_EVALUATES: Final = "the model was trained in evaluation mode after an evaluation: "  # with which layers
 UNAVERAGED: Final = "optimizer steps used gradients that were not averaged over the ranks: "  # how many
 NEW_SCHEDULE: Final = "a learning rate schedule began anew, although its optimizer was resumed: "  # which
+NEVER_ZEROED: Final = "gradients are never zeroed: "  # in how many steps
+ZEROED_UNUSED: Final = "zero_grad discards gradients that no optimizer step has used: "  # of how many passes
+NOT_GIVEN: Final = "DDP does not average the gradients of parameters that it was not given: "  # which
+NOT_REGISTERED: Final = "layers that their model does not know are not trained: "  # which
 UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
 # Of hooks, what tells most first.
 NOTES: Final = (
-    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, UNAVERAGED, STILL_EVALUATES, NEW_SCHEDULE),
+    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, NOT_GIVEN, NOT_REGISTERED, NEVER_ZEROED, ZEROED_UNUSED),
+    *(UNAVERAGED, STILL_EVALUATES, NEW_SCHEDULE),
     *(SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change

@@ -6,6 +6,7 @@ Ranks divide a data set only if all of them have the same order, and each takes 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,7 +14,8 @@ from typing import Annotated, Any, Final, Self
 
 MOST: Final = 8  # different ones that are sent on
 APART: Final = "do not divide the data: ranks train on some samples twice, and on others never"
-_ORDER: Final = struct.Struct("<BQQqQ?")  # whether it is known, and its fields
+LOOKED_AT: Final = 256  # indices of a part of a data set
+_ORDER: Final = struct.Struct("<BQQqQ?Q")  # whether it is known, and its fields
 SIZE: Final = _ORDER.size
 Count = Annotated[int, lambda number: number >= 0]
 
@@ -29,6 +31,7 @@ class SampleOrder:
         samples: in the data set.
         seed: of the order.
         shuffle: whether that is a random one.
+        indices: a checksum of those that a part of a data set consists of, as ``random_split`` gives it; 0: a whole one.
     """
 
     rank: Count
@@ -37,14 +40,17 @@ class SampleOrder:
     samples: Count
     seed: int
     shuffle: bool
+    indices: Count = 0
 
     @classmethod
     def read(cls, page: bytes, offset: int, rank: int) -> Self | None:
         """Read it from the heartbeat of a rank; None: it has none yet."""
-        known, parts, part, seed, samples, shuffle = _ORDER.unpack_from(page, offset)
+        known, parts, part, seed, samples, shuffle, indices = _ORDER.unpack_from(page, offset)
         if not known:
             return None
-        return cls(rank=rank, parts=parts, part=part, samples=samples, seed=seed, shuffle=shuffle)
+        return cls(
+            rank=rank, parts=parts, part=part, samples=samples, seed=seed, shuffle=shuffle, indices=indices
+        )
 
     @staticmethod
     def write(page: Any, offset: int, sampler: Any) -> None:
@@ -54,12 +60,23 @@ class SampleOrder:
             struct.error: a number is none, or too large.
         """
         numbers = sampler.num_replicas, sampler.rank, sampler.seed, len(sampler.dataset)
-        _ORDER.pack_into(page, offset, 1, *numbers, bool(sampler.shuffle))
+        _ORDER.pack_into(page, offset, 1, *numbers, bool(sampler.shuffle), _checksum(sampler.dataset))
 
     @property
-    def kind(self) -> tuple[int, int, int, bool, bool]:
+    def kind(self) -> tuple[int, int, int, bool, bool, int]:
         """What all ranks that divide a data set have in common."""
-        return self.parts, self.samples, self.seed if self.shuffle else 0, self.shuffle, self.part == self.rank
+        seed = self.seed if self.shuffle else 0
+        return self.parts, self.samples, seed, self.shuffle, self.part == self.rank, self.indices
+
+
+def _checksum(dataset: Any) -> int:
+    """Of a few of the indices of a part of a data set."""
+    try:
+        indices = dataset.indices
+        few = indices[:: max(1, len(indices) // LOOKED_AT)]
+        return zlib.crc32(repr([int(one) for one in few]).encode()) or 1
+    except Exception:  # noqa: BLE001 - another class may mean anything by that name, and raise anything
+        return 0
 
 
 def distinct(orders: Iterable[SampleOrder]) -> list[SampleOrder]:
@@ -97,4 +114,6 @@ def _differ(one: SampleOrder, other: SampleOrder, world: int) -> str:
         return f"{ours} has shuffle={one.shuffle}, {theirs} shuffle={other.shuffle}"
     if one.shuffle and one.seed != other.seed:
         return f"{ours} has seed={one.seed}, {theirs} seed={other.seed}"
+    if one.indices != other.indices:
+        return f"{ours} has other indices of the data set than {theirs}"
     return f"{ours} has rank={one.part}, {theirs} rank={other.part}" if one.part == other.part else ""

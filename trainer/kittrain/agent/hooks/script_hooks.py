@@ -125,9 +125,12 @@ def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: Scrip
             return backward(*args, **kwargs)
         running = True
         trains = not evaluations.pending
-        if not trains:
+        tensors = args[0] if args else kwargs.get("tensors", ())
+        if trains:
+            notes.begins(tensors, keeps_graph=bool(args[2] if len(args) > 2 else kwargs.get("retain_graph")))  # noqa: PLR2004
+        else:
             evaluations.backward_begins()
-        if not writer.optimized and by_hand.backward_begins(args[0] if args else kwargs.get("tensors", ())):
+        if not writer.optimized and by_hand.backward_begins(tensors):
             writer.trains(by_hand.size)
             writer.updated_by_hand(by_hand.count)
         if writer.grouped and not plain(args, kwargs):

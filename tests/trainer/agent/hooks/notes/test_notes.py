@@ -10,7 +10,10 @@ import pytest
 from kittrain.outcome.rank_output import (
     CHANGED_NOTHING,
     LEFT_GRADIENTS,
+    NEVER_ZEROED,
     NEW_SCHEDULE,
+    NOT_GIVEN,
+    NOT_REGISTERED,
     NOTES,
     NOTHING_LOADED,
     REPLAYED,
@@ -19,6 +22,7 @@ from kittrain.outcome.rank_output import (
     TAKEN_FOR_TRUE,
     UNAVERAGED,
     UNSEEN_CHANGE,
+    ZEROED_UNUSED,
 )
 from tests.trainer.hooked import run_warm
 from tests.trainer.nodes import free_port
@@ -46,6 +50,23 @@ for i in range(12):
     passed()
     if i % 4 == 3:
         optimizer.step()
+"""
+LAYERS: Final = """
+import torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+class Net(torch.nn.Module):
+    def __init__(self, container):
+        super().__init__()
+        self.first, self.rest = torch.nn.Linear(4, 4), container([torch.nn.Linear(4, 4)])
+    def forward(self, x):
+        return self.rest[0](self.first(x))
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+model = torch.nn.parallel.DistributedDataParallel(Net({container}))
+{change}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(8):
+    with model.no_sync():  # the group of this test exchanges nothing
+        step()
 """
 RESUMED: Final = """
 for i in range(2):
@@ -90,6 +111,10 @@ SCRIPTS: Final = {
     CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
     NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
     TAKEN_FOR_TRUE: FREEZE.format(kind="bool"),
+    NOT_GIVEN: LAYERS.format(container="torch.nn.ModuleList", change="model.module.first = torch.nn.Linear(4, 4)"),
+    NOT_REGISTERED: LAYERS.format(container="list", change=""),
+    NEVER_ZEROED: "for _ in range(9):\n    passed()\n    optimizer.step()",
+    ZEROED_UNUSED: "for i in range(32):\n    optimizer.zero_grad()\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
     UNAVERAGED: GROUP.format(exchanged=0),
     STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
     NEW_SCHEDULE: RESUMED.format(load=""),
@@ -106,6 +131,9 @@ WELL: Final = (
     "model.load_state_dict(model.state_dict(), strict=False)",
     FREEZE.format(kind="str"),
     GROUP.format(exchanged=3),
+    LAYERS.format(container="torch.nn.ModuleList", change=""),
+    "for i in range(32):\n    model.zero_grad()\n    passed()\n    optimizer.step()",
+    "for i in range(32):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()\n        optimizer.zero_grad()",
     "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
     RESUMED.format(load="schedule.load_state_dict(state)"),
     PASSES.format(chosen="sampler.set_epoch(epoch)", passes="DataLoader(data, sampler=sampler)"),

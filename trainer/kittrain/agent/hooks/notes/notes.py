@@ -10,11 +10,13 @@ from typing import Any, Protocol
 from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
 from kittrain.agent.hooks.notes.idle_steps import IdleSteps
 from kittrain.agent.hooks.notes.left_gradients import LeftGradients
+from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.agent.hooks.notes.new_schedules import NewSchedules
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
 from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
+from kittrain.agent.hooks.notes.zeroed_gradients import ZeroedGradients
 from kittrain.system.imports import after_import
 
 
@@ -38,6 +40,8 @@ class Notes:
         self._orders = orders
         self._idle = IdleSteps()
         self._left = LeftGradients()
+        self._zeroed = ZeroedGradients()
+        self._parameters = LeftOutParameters()
         self._names = LoadedNames()
         self._unaveraged = UnaveragedSteps()
         self._schedules = NewSchedules()
@@ -47,20 +51,30 @@ class Notes:
         """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
         _watch("torch.optim.optimizer", self._schedules.watch_optimizers, self._idle, self._left, self._unaveraged)
         _watch("torch.optim.lr_scheduler", self._schedules.watch_schedules, self._schedules)
+        _watch("torch.optim.optimizer", self._zeroed.watch_optimizers, self._zeroed)
+        _watch("torch.nn.modules.module", self._zeroed.watch_modules)
+        _watch("torch.nn.parallel.distributed", self._parameters.watch, self._parameters)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
         _watch("argparse", BooleanArguments().watch)
 
+    def begins(self, tensors: Any, *, keeps_graph: bool) -> None:
+        """A backward pass begins that is no evaluation's."""
+        self._zeroed.begins(tensors, keeps_graph=keeps_graph)
+
     def passed(self, *, exchanged: bool) -> None:
-        """A backward pass has ended that is no evaluation's, with or without a collective in it."""
+        """It has ended, with or without a collective in it."""
         self._left.passed()
+        self._zeroed.passed()
         self._unaveraged.passed(exchanged=exchanged)
 
     def called(self, optimizer: Any) -> None:
         """An optimizer has taken a step."""
         self._idle.called(optimizer)
         self._left.called()
+        self._zeroed.called(optimizer)
+        self._parameters.called(optimizer)
         self._unaveraged.called()
         self._schedules.called(optimizer)
 

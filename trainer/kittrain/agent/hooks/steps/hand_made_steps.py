@@ -8,15 +8,16 @@ Imports no torch.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
+from kittrain.agent.hooks.graph import leaves, roots_of
+
 FIRST: Final = 2  # backward pass before which the values are remembered; an optimizer is usually called before it
 PARAMETERS: Final = 4  # that are compared
 VALUES: Final = 64  # of each
-NODES: Final = 20_000  # of the graph, in which parameters are looked for
 
 
 class HandMadeSteps:
@@ -35,8 +36,7 @@ class HandMadeSteps:
             return False
         with suppress(Exception):  # the script's own kinds of tensors may refuse anything
             if self._passes == FIRST:
-                given = [roots] if hasattr(roots, "grad_fn") else list(roots)
-                found = list(islice(filter(_is_plain, _leaves(given)), PARAMETERS))
+                found = list(islice(filter(_is_plain, leaves(roots_of(roots))), PARAMETERS))
                 self.size = sum(one.nbytes for one in found)
                 self._values = [(weakref.ref(one), _sample(one)) for one in found]
             elif any(one is not None and _sample(one) != before for one, before in self._alive()):
@@ -46,19 +46,6 @@ class HandMadeSteps:
 
     def _alive(self) -> Iterator[tuple[Any, Sequence[float]]]:
         return ((reference(), before) for reference, before in self._values)
-
-
-def _leaves(roots: Iterable[Any]) -> Iterator[Any]:
-    """The tensors that a backward pass gives gradients to, the nearest first."""
-    queue = [root.grad_fn for root in roots if root.grad_fn is not None]
-    seen = set(queue)
-    for node in queue:  # which grows meanwhile
-        if (leaf := getattr(node, "variable", None)) is not None:
-            yield leaf
-        new = {after for after, _ in node.next_functions if after is not None} - seen
-        if len(seen) < NODES:
-            seen |= new
-            queue.extend(new)
 
 
 def _is_plain(tensor: Any) -> bool:
