@@ -82,10 +82,12 @@ def test_a_deterministic_error_is_retried_once(tmp_path: Path) -> None:
     [
         pytest.param("torch.ones(2, 5) @ torch.ones(4, 4)", 2, id="of the code"),
         pytest.param("{}['rows']", 4, id="of an answer"),
-        pytest.param("step(); torch.ones(2, 5) @ torch.ones(4, 4)", 4, id="after a step"),
+        pytest.param("step(); torch.ones(2, 5) @ torch.ones(4, 4)", 2, id="after a step"),
+        pytest.param("step(); {}['rows']", 4, id="of an answer after a step"),
+        pytest.param("[step() for _ in range(tries())]; torch.ones(2, 5) @ torch.ones(4, 4)", 4, id="later"),
     ],
 )
-def test_an_error_of_the_code_that_comes_again_before_the_first_step_ends_the_job(
+def test_an_error_of_the_code_that_comes_again_after_as_many_steps_ends_the_job(
     tmp_path: Path, error: str, tries: int
 ) -> None:
     (tmp_path / "train.py").write_text(f"{STEP}print('started')\n{error}\n")
@@ -93,7 +95,8 @@ def test_an_error_of_the_code_that_comes_again_before_the_first_step_ends_the_jo
         nodes.start(0)
         assert nodes.wait(0) == 78
         assert nodes.output(0).count("started") == tries
-        twice = "2 times at the same line without a step, which no restart can fix"
+        after = "after as many steps" if "step()" in error else "without a step"
+        twice = f"2 times at the same line {after}, which no restart can fix"
         assert nodes.end(0)["reason"].endswith(twice if tries == 2 else "no restart left of 3")
 
 
@@ -102,6 +105,11 @@ import torch
 optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
 def step():
     optimizer.step()
+def tries():
+    with open("tries", "a+") as file:
+        file.write(".")
+        file.seek(0)
+        return len(file.read())
 """
 ALONE = """
 import torch

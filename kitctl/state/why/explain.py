@@ -33,7 +33,7 @@ from kitctl.state.why.tensors import TENSORS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
 from kitctl.state.why.words import first_of_group, names_no_file, origin, said_before, source, with_place
-from kitjob.report import Termination
+from kitjob.report import NO_RESTART_HELPS, Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
     SCHEDULING,
@@ -190,8 +190,12 @@ def _go_on(job: JobState) -> str:
     """Kubernetes cannot start a job again that has failed, and a deadline counts from the submission."""
     if job.phase == "Suspended":
         return f"kitctl resume {job.name}"
-    again = job.phase == "Failed" and job.target == "local" and not _out_of_time(job)
+    again = job.phase == "Failed" and job.target == "local" and not (_out_of_time(job) or _is_hopeless(job))
     return f"kitctl restart {job.name}" if again or job.phase == "Cancelled" else ""
+
+
+def _is_hopeless(job: JobState) -> bool:
+    return bool(job.failure and NO_RESTART_HELPS in job.failure.reason)
 
 
 def _out_of_time(job: JobState) -> bool:
@@ -205,6 +209,8 @@ def _then(job: JobState) -> str:
     resume = f"--continue {job.mirror.url}" if job.mirror and job.has_lost_snapshots else "--resume"
     anew = f"{submit} {resume}" if saved else submit
     match job.phase:
+        case "Failed" if _is_hopeless(job):
+            return f"after a change of script or options: {anew} ..."
         case "Failed" if go_on:
             return f"{go_on} {on}; after a change of script or options: {anew} ..."
         case "Failed":

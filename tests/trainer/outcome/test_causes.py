@@ -60,7 +60,7 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         (NCCL + "unhandled cuda error; ncclUnhandledCudaError: Call to CUDA function failed.", "CUDA_LAUNCH_BLOCKING"),
         (NCCL + "ncclInvalidUsage: Duplicate GPU detected : rank 0 and rank 1", "its own GPU"),
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "another build"),
-        ("RuntimeError: Found no NVIDIA driver on your system.", "NVIDIA driver"),
+        ("RuntimeError: Found no NVIDIA driver on your system.", "device='cpu'"),
         ("RuntimeError: nccl2 requires at least one CUDA device", "--gpus-per-node N"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "backend gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "backend gloo"),
@@ -161,7 +161,8 @@ def test_permanent_causes() -> None:
         r"^ImportError: (cannot import name|attempted relative import)",
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
-        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs)",
+        r"^[\w.]+: .*doesn't have NCCL built in",
         r"^[\w.]+: .*doesn't have Gloo built in",
         r"^[\w.]+: .*Found no NVIDIA driver",
         (

@@ -20,7 +20,6 @@ from kittrain.outcome.failures import (
     is_hopeless,
     lacks_file,
     newest_snapshot,
-    repeats_itself,
     root_cause,
     script_round,
     waits_in_vain,
@@ -237,19 +236,6 @@ def test_a_repeated_failure_may_be_final(error: str, *, once: bool, twice: bool)
     assert is_hopeless(replace(first, traceback="at line 4"), first) == once, "at another place"
     shown = [replace(first, traceback=f"{first.traceback}\n{VALUES}loss = {loss}\n") for loss in (0.5, 0.7)]
     assert is_hopeless(shown[0], shown[1]) == twice, "with other values"
-
-
-def test_an_error_of_the_code_repeats_itself_at_the_same_place() -> None:
-    error = "AttributeError: 'Net' object has no attribute 'head'"
-    first = Failure(rank=0, exit_code=1, error=error, traceback='  File "/a/train.py", line 3, in main\n', time=1)
-    assert repeats_itself(replace(first, time=9), first)
-    assert not repeats_itself(first, None)
-    assert not repeats_itself(replace(first, traceback=first.traceback.replace("3", "4")), first), "at another place"
-    assert not repeats_itself(replace(first, error=error.replace("head", "body")), first), "another error"
-    objects = [replace(first, error=f"TypeError: <Net at {at}> is no number") for at in ("0x7f12", "0x7fab")]
-    assert repeats_itself(*objects), "objects are elsewhere each time"
-    known = replace(first, error="TypeError: f() got an unexpected keyword argument 'lr'")
-    assert not repeats_itself(known, known), "the table of causes tells whether that is final"
 
 
 def test_a_rank_that_times_out_where_it_did_before_waits_in_vain() -> None:

@@ -15,7 +15,7 @@ from kittrain.system.sample_orders import APART, MOST, SIZE, SampleOrder, differ
 
 ZERO = SampleOrder(rank=0, parts=2, part=0, samples=100, seed=0, shuffle=True)
 ONE = replace(ZERO, rank=1, part=1)
-OURS = "the DistributedSampler of rank 0 has"
+OURS, THEIRS = "the DistributedSampler of rank 0 has", "that of rank 1"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ OURS = "the DistributedSampler of rank 0 has"
         (ZERO, replace(ONE, parts=1, part=0), f"{OURS} num_replicas=2, that of rank 1 num_replicas=1"),
         (ZERO, replace(ONE, samples=90), f"{OURS} 100 samples, that of rank 1 90"),
         (ZERO, replace(ONE, part=0), f"{OURS} rank=0, that of rank 1 rank=0"),
-        (replace(ZERO, indices=1), replace(ONE, indices=2), f"{OURS} other indices of the data set than that of rank 1"),
+        (replace(ZERO, indices=1), replace(ONE, indices=2), f"{OURS} other indices of the data set than {THEIRS}"),
     ],
 )
 def test_what_the_ranks_have_not_in_common_is_told(first: SampleOrder, second: SampleOrder, told: str) -> None:

@@ -19,7 +19,14 @@ _MEMORY: Final = (
     "demand"
 )
 _SHARED: Final = "raise sharedMemory (and the memory limit, which it counts towards), or use fewer data loader workers"
+_LOADER: Final = (
+    f"{_MEMORY}; if its own error above speaks of bootstrapping, the script needs: if __name__ == '__main__':"
+)
 _GPU: Final = "the GPU of this machine or its driver is faulty: take the machine out of use, and restart the job"
+_NO_DRIVER: Final = (
+    "request GPUs (--gpus-per-node N) on nodes with the driver and NVIDIA's container runtime; or let the script use "
+    "device='cpu'"
+)
 _DRIVER: Final = (
     "the container has no matching NVIDIA driver: request GPUs (gpusPerNode), and check that the machine has the "
     "driver and NVIDIA's container runtime"
@@ -162,20 +169,28 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="exit code 2\nusage: train.py [-h]\ntrain.py: error: unrecognized arguments: --epoch 3",
     ),
     Cause(  # an error's own words: among the last lines they may be a warning
-        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs|doesn't have NCCL built in)",
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs)",
         fix="give each node GPUs (--gpus-per-node N), or let the script use the backend gloo",
         permanent=True,
         seen="RuntimeError: nccl2 requires at least one CUDA device",
     ),
     Cause(
+        r"^[\w.]+: .*doesn't have NCCL built in",
+        fix="this torch is built without NCCL, as those for CPUs are: let the script use the backend gloo; or choose "
+        "an image whose torch is built for CUDA, and give each node GPUs (--gpus-per-node N)",
+        permanent=True,
+        seen="RuntimeError: Distributed package doesn't have NCCL built in",
+    ),
+    Cause(
         r"^[\w.]+: .*Found no NVIDIA driver",
-        fix=_DRIVER,
+        fix=_NO_DRIVER,
         permanent=True,
         seen="RuntimeError: Found no NVIDIA driver on your system.",
     ),
     Cause(
         r"^[\w.]+: .*doesn't have Gloo built in",
-        fix="choose an image whose torch has gloo, such as pytorch/pytorch, or give each node GPUs (--gpus-per-node N)",
+        fix="choose an image whose torch has gloo, such as pytorch/pytorch; or give each node GPUs "
+        "(--gpus-per-node N), where the backend is nccl",
         permanent=True,
         seen="RuntimeError: Distributed package doesn't have Gloo built in",
     ),
@@ -215,8 +230,14 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="killed by SIGKILL: out of memory: the limit is 8.0 GiB",
     ),
     Cause(
+        r"DataLoader worker .* exited unexpectedly with exit code \d+",
+        fix="see what it printed before, or run with num_workers=0, which shows its error: it ended itself; if its own "
+        "error above speaks of bootstrapping, the script needs: if __name__ == '__main__':",
+        seen="RuntimeError: DataLoader worker (pid 7) exited unexpectedly with exit code 1. ...",
+    ),
+    Cause(
         r"DataLoader worker .* (killed by signal: Killed|exited unexpectedly)",
-        fix=_MEMORY,
+        fix=_LOADER,
         seen="RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed.",
     ),
     # GPUs and their kernels.
@@ -232,11 +253,16 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="RuntimeError: CUDA error: uncorrectable ECC error encountered",
     ),
     Cause(
-        r"libcuda\.so|libnvidia-ml\.so|CUDA driver version is insufficient|Found no NVIDIA driver"
-        r"|CUDA driver initialization failed|NVIDIA driver on your system is too old|unsupported display driver"
+        r"libcuda\.so|libnvidia-ml\.so|Found no NVIDIA driver",
+        fix=_NO_DRIVER,
+        seen="ImportError: libcuda.so.1: cannot open shared object file",
+    ),
+    Cause(
+        r"CUDA driver version is insufficient|CUDA driver initialization failed"
+        r"|NVIDIA driver on your system is too old|unsupported display driver"
         r"|CUDA unknown error - this may be due to an incorrectly",
         fix=_DRIVER,
-        seen="ImportError: libcuda.so.1: cannot open shared object file",
+        seen="RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",
     ),
     Cause(
         r"no kernel image is available",

@@ -14,8 +14,7 @@ from typing import Final
 
 from kitjob.report import VALUES
 from kittrain.job.env import WORKER_DRAINED
-from kittrain.outcome.causes import UNKNOWN, Cause, Kind, cause_of
-from kittrain.outcome.code_errors import is_of_code
+from kittrain.outcome.causes import Cause, Kind, cause_of
 
 # Of several failures at once the one of the earliest kind is the cause. A rank that the agent stopped because another
 # one failed explains nothing.
@@ -68,6 +67,11 @@ class Failure:
         return cause_of(self.error, self.lines, self.traceback)
 
     @property
+    def signature(self) -> tuple[str, str]:
+        """Error and traceback without times and addresses, and without values of that moment: the same each time."""
+        return _VARIES.sub("", self.error), _ADDRESS.sub("", self.traceback.partition(f"\n{VALUES}")[0])
+
+    @property
     def kind(self) -> Kind:
         """Whose fault it is."""
         if self.exit_code == WORKER_DRAINED:
@@ -87,17 +91,6 @@ def is_hopeless(failure: Failure, before: Failure | None) -> bool:
     return before is not None and failure.cause.deterministic and _is_same(failure, before)
 
 
-def repeats_itself(failure: Failure, before: Failure | None) -> bool:
-    """Whether an error of the code alone has come again at the same place, with no step in between.
-
-    Failures of a known cause are none: what passes is among them, and of the others each row says whether it does.
-    """
-    known = failure.cause != UNKNOWN
-    return (
-        before is not None and not known and _is_same(failure, before) and is_of_code(failure.error, failure.traceback)
-    )
-
-
 def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
     """Whether a rank timed out where it did in the round before: the others are there, and do not come."""
     timed_out = failure.kind == "peer" and TIMED_OUT.search(failure.error)
@@ -105,12 +98,7 @@ def waits_in_vain(failure: Failure, before: Failure | None) -> bool:
 
 
 def _is_same(failure: Failure, before: Failure) -> bool:
-    """Whether two failures are the same, but for times and addresses in their errors, and for values of that moment."""
-    one, other = (
-        (_VARIES.sub("", one.error), _ADDRESS.sub("", one.traceback.partition(f"\n{VALUES}")[0]))
-        for one in (failure, before)
-    )
-    return one == other
+    return failure.signature == before.signature
 
 
 def lacks_file(failure: Failure, sent: Path) -> bool:

@@ -31,7 +31,7 @@ class SampleOrder:
         samples: in the data set.
         seed: of the order.
         shuffle: whether that is a random one.
-        indices: a checksum of those that a part of a data set consists of, as ``random_split`` gives it; 0: a whole one.
+        indices: a checksum of those of a part of a data set, as ``random_split`` gives it; 0: it is a whole one.
     """
 
     rank: Count
@@ -48,9 +48,7 @@ class SampleOrder:
         known, parts, part, seed, samples, shuffle, indices = _ORDER.unpack_from(page, offset)
         if not known:
             return None
-        return cls(
-            rank=rank, parts=parts, part=part, samples=samples, seed=seed, shuffle=shuffle, indices=indices
-        )
+        return cls(rank=rank, parts=parts, part=part, samples=samples, seed=seed, shuffle=shuffle, indices=indices)
 
     @staticmethod
     def write(page: Any, offset: int, sampler: Any) -> None:
@@ -106,14 +104,13 @@ def _differ(one: SampleOrder, other: SampleOrder, world: int) -> str:
     ours, theirs = f"the DistributedSampler of rank {one.rank}", f"that of rank {other.rank}"
     if world not in {one.parts, other.parts}:
         return ""
-    if one.parts != other.parts:
-        return f"{ours} has num_replicas={one.parts}, {theirs} num_replicas={other.parts}"
     if one.samples != other.samples:
         return f"{ours} has {one.samples} samples, {theirs} {other.samples}"
-    if one.shuffle != other.shuffle:
-        return f"{ours} has shuffle={one.shuffle}, {theirs} shuffle={other.shuffle}"
-    if one.shuffle and one.seed != other.seed:
-        return f"{ours} has seed={one.seed}, {theirs} seed={other.seed}"
     if one.indices != other.indices:
         return f"{ours} has other indices of the data set than {theirs}"
+    seeds = (one.seed, other.seed) if one.shuffle else (0, 0)  # which has no part in an order that is not random
+    arguments = (("num_replicas", one.parts, other.parts), ("shuffle", one.shuffle, other.shuffle), ("seed", *seeds))
+    for name, this, that in arguments:
+        if this != that:
+            return f"{ours} has {name}={this}, {theirs} {name}={that}"
     return f"{ours} has rank={one.part}, {theirs} rank={other.part}" if one.part == other.part else ""

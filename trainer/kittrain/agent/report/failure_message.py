@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kitjob.names import Outcome
+from kitjob.report import NO_RESTART_HELPS
 from kittrain.outcome.failures import Budget, Failure
 from kittrain.outcome.termination import Ending
 
@@ -19,9 +20,7 @@ class GivenUpError(Exception):
         self.ending = ending
 
 
-def failure_ending(
-    cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False, repeated: bool = False
-) -> Ending:
+def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False, again: str = "") -> Ending:
     """The ending of a round with this root cause.
 
     Args:
@@ -29,7 +28,7 @@ def failure_ending(
         restart: whether another round follows.
         budget: what the failures have used up of it.
         hopeless: whether no restart can help.
-        repeated: whether that is known only from its having come twice.
+        again: after what it has come a second time, if that is known only from this.
     """
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
@@ -51,8 +50,8 @@ def failure_ending(
         return Ending(
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
-    why = "which no restart can fix" if hopeless else f"no restart left of {budget.max_restarts}"
-    twice = ", 2 times at the same line without a step" if repeated else ""
+    why = NO_RESTART_HELPS if hopeless else f"no restart left of {budget.max_restarts}"
+    twice = f", 2 times at the same line {again}" if again else ""
     return Ending(outcome="fatal", reason=f"{what}{twice}, {why}", failure=cause)
 
 
@@ -62,5 +61,5 @@ def _hung(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool) -> E
     if restart:
         what = again if budget.repeated else "started again"
         return Ending(outcome="retryable", reason=f"{cause.error}; {what}", failure=cause)
-    why = "which no restart can fix" if hopeless else f"no restart left of {budget.max_restarts} at this step"
+    why = NO_RESTART_HELPS if hopeless else f"no restart left of {budget.max_restarts} at this step"
     return Ending(outcome="fatal", reason=f"{cause.error}; {why}", failure=cause)

@@ -40,12 +40,12 @@ from kittrain.outcome.failures import (
     is_hopeless,
     lacks_file,
     newest_snapshot,
-    repeats_itself,
     root_cause,
     script_round,
     waits_in_vain,
 )
 from kittrain.outcome.marker import seen_finished
+from kittrain.outcome.repeats import Place, Repeats
 from kittrain.outcome.termination import Ending, cut_short
 from kittrain.system import heartbeat
 from kittrain.system.child_processes import OrphanReaper, ranks_left
@@ -97,7 +97,7 @@ class NodeAgent(ElasticAgent):
         super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
         self._steps_before = 0  # of the library's loop, when that round failed
-        self._round_before = (True, 0)  # whether ranks of that round had taken steps, and how many ranks it had
+        self._repeats = Repeats()
         self._world = 0  # ranks of this round
         self.joined = False  # whether it ever completed a rendezvous
         self._handler = rendezvous
@@ -368,6 +368,14 @@ class NodeAgent(ElasticAgent):
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         return [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
 
+    def _place(self) -> Place:
+        return Place(
+            world=self._world,
+            steps=self._watch.script_steps or self._watch.steps,
+            loaded=self._reporter.steps.loaded,
+            newest=newest_snapshot(self._node.snapshot_dir),
+        )
+
     def _hung(self, culprit: int, step: int) -> RunResult:
         """All nodes' ranks hang; the hub has named the culprit."""
         noticed = time.monotonic()
@@ -391,8 +399,10 @@ class NodeAgent(ElasticAgent):
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self._shut_down(goes_on=True)
         self._finish_watch()
+        failures = self._failures(worker_group)  # of ranks that ended by themselves, before they were stopped
+        self._repeats.note(failures, self._place)
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
-            self._drain.reason = self._drained(self._failures(worker_group))
+            self._drain.reason = self._drained(failures)
         self._reporter.recovery.mark("stop")
 
     def shutdown(self) -> None:
@@ -482,12 +492,13 @@ class NodeAgent(ElasticAgent):
         hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
         took_steps = self._watch.script_steps or self._watch.steps != self._steps_before
         in_vain = not took_steps and waits_in_vain(cause, self.ending.failure)
-        same = not took_steps and self._round_before == (False, self._world)  # nothing has changed since
-        repeated = not hopeless and same and repeats_itself(cause, self.ending.failure)
+        repeated = not hopeless and self._repeats.come_again(cause, self._place)
+        self._repeats.note(failures, self._place)
         hopeless = hopeless or repeated
-        self._steps_before, self._round_before = self._watch.steps, (bool(took_steps), self._world)
+        self._steps_before = self._watch.steps
         restart = self._budget.charge(cause.kind, step=step, script=script, in_vain=in_vain) and not hopeless
-        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, repeated=repeated, budget=self._budget)
+        again = ("after as many steps" if took_steps else "without a step") if repeated else ""
+        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, again=again, budget=self._budget)
         self._on_failure(self.ending)
         self._reporter.failed(cause)
         self._reporter.round_ended(self.ending.reason, failed=True, noticed=noticed)

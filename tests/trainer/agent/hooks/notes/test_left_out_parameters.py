@@ -26,7 +26,8 @@ class Net(nn.Module):
         x = self.body(x)
         for layer in self.others.values() if isinstance(self.others, dict) else self.others:
             x = layer(x)
-        return self.head(x)
+        result: torch.Tensor = self.head(x)
+        return result
 
 
 class Wrapped:
@@ -120,8 +121,14 @@ def test_a_model_that_is_wrapped_again_has_all_its_layers(capsys: pytest.Capture
 
 
 def test_nothing_is_looked_at_without_ddp_nor_between_powers_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes, looked, kept = LeftOutParameters(), [], Wrapped(Net(), 2)
-    monkeypatch.setattr(notes, "_look", lambda wrapper: looked.append(wrapper) or "")
+    notes, kept = LeftOutParameters(), Wrapped(Net(), 2)
+    looked: list[Wrapped] = []
+
+    def look(wrapper: Wrapped) -> str:
+        looked.append(wrapper)
+        return ""
+
+    monkeypatch.setattr(notes, "_look", look)
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.1)
     for _ in range(20):
         notes.called(optimizer)

@@ -93,7 +93,7 @@ def test_calls_are_seen_of_optimizers_and_models() -> None:
     notes = ZeroedGradients()
 
     class Optimizer:
-        def zero_grad(self, set_to_none: bool = True) -> None:
+        def zero_grad(self, *, set_to_none: bool = True) -> None:
             pass
 
     class Module:

@@ -70,7 +70,8 @@ class LeftOutParameters:
             late = [name for name, one in model.named_parameters() if _trained(one) and not self._is_given(one)]
             if late:
                 return f"{NOT_GIVEN}{_listed(late)}"
-        held = {id(one) for optimizer in self._optimizers for group in optimizer.param_groups for one in group["params"]}
+        groups = (group for optimizer in self._optimizers for group in optimizer.param_groups)
+        held = {id(one) for group in groups for one in group["params"]}
         known = {id(one) for one in model.modules()}
         hidden = [
             f"{name} ({kind} of {type(owner).__name__})"
