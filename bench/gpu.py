@@ -39,7 +39,7 @@ BATCHES = (128, 4096)  # images per step: one that is bound by kernel launches, 
 LAYERS, WIDTH = 10, 4096
 ROUNDS = 3  # of snapshots, after one that is not counted
 OURS = "the trainer"
-COLUMNS = ("operation", "baseline", "of the baseline", "of kitctl", "kitctl / baseline")
+COLUMNS = ("operation", "baseline", "of the baseline", "of kitctl", "kitctl against the baseline")
 
 
 def main() -> None:
@@ -80,7 +80,7 @@ def throughput(device: str) -> Iterator[Row]:
             "bare DDP",
             f"{1000 * statistics.median(bare):.2f} ms",
             f"{1000 * statistics.median(own):.2f} ms",
-            f"{overhead.median:+.2f} % throughput ({overhead.low:+.2f} to {overhead.high:+.2f})",
+            f"{overhead.median:.2f} % lower throughput ({overhead.low:.2f} to {overhead.high:.2f})",
         )
 
 
@@ -93,7 +93,7 @@ def hooked(device: str) -> Iterator[Row]:
         "without hooks",
         f"{statistics.median(without):.0f} us",
         f"{statistics.median(own):.0f} us",
-        f"{added:+.1f} us",
+        f"{added:+.1f} us a step",
     )
 
 
@@ -106,7 +106,7 @@ def recovery(device: str) -> Iterator[Row]:
         "tuned torchrun",
         f"{statistics.median(theirs):.2f} s ({min(theirs):.2f} to {max(theirs):.2f})",
         f"{statistics.median(ours):.2f} s ({min(ours):.2f} to {max(ours):.2f})",
-        f"{ratio:.2f}",
+        f"{ratio:.2f} of the time",
     )
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -45,27 +45,36 @@ sizes bytes. Messages and errors go to stderr, and exit codes are the same as wi
 `kitctl submit --dry-run` print the Kubernetes manifests themselves, as a `v1` `List`.
 
 | Command | `kind` |
-|---|---|
-| `kitctl submit`, `kitctl status` | [Job](#job) |
-| `kitctl list` | [JobList](#joblist) |
-| `kitctl logs` | [LogLine](#logline), one per line |
-| `kitctl events` | [EventList](#eventlist) |
-| `kitctl goodput`, `kitctl goodput -A` | [Goodput](#goodput), [GoodputList](#goodputlist) |
-| `kitctl plot` | [SeriesList](#serieslist) |
-| `kitctl diff` | [Diff](#diff) |
-| `kitctl doctor` | [DoctorReport](#doctorreport) |
-| `kitctl stacks` | [StackReport](#stackreport) |
-| `kitctl drill` | [DrillReport](#drillreport) |
-| `kitctl snapshots list`, `kitctl snapshots verify` | [SnapshotList](#snapshotlist) |
-| `kitctl snapshots show` | [Snapshot](#snapshot) |
-| `kitctl audit` | [AuditReport](#auditreport) |
-| `kitctl version` | [Version](#version) |
-
+|---|---|"""
+OUTPUT_EXAMPLES = """\
 ```sh
 kitctl status digits -o json | jq .progress.loss
 kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .name + ": " + .reason'
 ```
 """
+# Kind of document -> the commands that print it with `-o json`. Which one a command prints is in its code alone: a kind
+# or a command that is missing here is an error.
+PRINTED: Final[Mapping[str, Sequence[str]]] = {
+    "Job": ("submit", "status"),
+    "JobList": ("list",),
+    "LogLine": ("logs",),
+    "EventList": ("events",),
+    "Goodput": ("goodput",),
+    "GoodputList": ("goodput -A",),
+    "SeriesList": ("plot",),
+    "Why": ("why",),
+    "Diff": ("diff",),
+    "DoctorReport": ("doctor",),
+    "StackReport": ("stacks",),
+    "UsageReport": ("top",),
+    "DrillReport": ("drill",),
+    "SnapshotList": ("snapshots list", "snapshots verify"),
+    "Snapshot": ("snapshots show",),
+    "AuditReport": ("audit",),
+    "Version": ("version",),
+}
+PER_LINE: Final = {"LogLine"}  # one object a line, without an option that asks for it
+MANIFESTS: Final = {"render"}  # prints the objects of Kubernetes themselves
 JOB_FILE_INTRO = """\
 # The job file
 
@@ -104,7 +113,7 @@ def pages() -> dict[Path, str]:
         DOCS / "cli.md": "\n".join([CLI_INTRO, *_commands()]),
         DOCS / "job-file.md": "\n".join([JOB_FILE_INTRO, *_sections(schema)]),
         DOCS / "job.schema.json": encode(schema) + "\n",
-        DOCS / "json-output.md": "\n".join([OUTPUT_INTRO, *_objects(output)]),
+        DOCS / "json-output.md": "\n".join([OUTPUT_INTRO, *_printed(output), OUTPUT_EXAMPLES, *_objects(output)]),
         DOCS / "output.schema.json": encode(output) + "\n",
         CHART / "values.schema.json": encode(values_schema()) + "\n",
         CHART / "values.yaml": values_yaml(),
@@ -155,7 +164,31 @@ def _sections(schema: Schema) -> Iterator[str]:
         rows = [_row(key, field) for key, field in section["properties"].items()]
         yield f"## {title}\n\n{section.get('description', '')}\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|"
         yield "\n".join(rows) + "\n"
-        waiting += [ref for field in section["properties"].values() for ref in _refs(field) if ref not in waiting]
+        _await(waiting, section)
+
+
+def _printed(schema: Schema) -> Iterator[str]:
+    """The rows of the commands that print each kind."""
+    known = {_name(kind) for kind in schema["anyOf"]}
+    assert known == PRINTED.keys(), f"PRINTED and the kinds differ: {sorted(known ^ PRINTED.keys())}"
+    listed = {command.partition(" -")[0] for commands in PRINTED.values() for command in commands}
+    able = set(_with_json(cli, _context(cli, "kitctl"))) - MANIFESTS
+    assert able == listed, f"PRINTED and the commands with -o json differ: {sorted(able ^ listed)}"
+    for kind, commands in PRINTED.items():
+        streamed = ", one per line" if kind in PER_LINE else ""
+        yield f"| {', '.join(f'`kitctl {one}`' for one in commands)} | [{kind}](#{kind.lower()}){streamed} |"
+    yield ""
+
+
+def _with_json(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The commands below this one, itself included, that have `-o json`, without the name of the program."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            part = command.get_command(context, name)
+            assert part, name
+            yield from _with_json(part, _context(part, name, context))
+    elif any("json" in (*getattr(one.type, "choices", ()), *(one.metavar or "").split("|")) for one in command.params):
+        yield context.command_path.partition(" ")[2]
 
 
 def _objects(schema: Schema) -> Iterator[str]:
@@ -166,7 +199,14 @@ def _objects(schema: Schema) -> Iterator[str]:
         rows = [f"| {_cells(key, _type(field), _meaning(field))} |" for key, field in section["properties"].items()]
         yield f"## {name}\n\n{section.get('description', '')}\n\n| Key | Type | Meaning |\n|---|---|---|"
         yield "\n".join(rows) + "\n"
-        waiting += [ref for field in section["properties"].values() for ref in _refs(field) if ref not in waiting]
+        _await(waiting, section)
+
+
+def _await(waiting: list[str], section: Schema) -> None:
+    """Append the sections that a section leads to, each once, also where several of its fields lead there."""
+    for ref in (ref for field in section["properties"].values() for ref in _refs(field)):
+        if ref not in waiting:
+            waiting.append(ref)
 
 
 def _row(key: str, field: Schema) -> str:

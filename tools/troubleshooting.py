@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -106,7 +107,7 @@ def _refused() -> Iterator[str]:
 def _sections(stage: Stage) -> Iterator[str]:
     for family in FAMILIES:
         if family.stage == stage:
-            rows = [f"| {_told(rule)} | {_filled(rule.fix)} | {_filled(rule.local) or '-'} |" for rule in family.rules]
+            rows = [f"| {_told(rule)} | {_fix(rule)} | {_filled(rule.local) or '-'} |" for rule in family.rules]
             yield "\n".join(
                 [f"### {family.title}", "", "| Told | Fix | On the local target |", "|---|---|---|", *rows, ""]
             )
@@ -114,9 +115,21 @@ def _sections(stage: Stage) -> Iterator[str]:
 
 def _told(rule: Rule) -> str:
     """A cause in words; else the message as it is seen. Then what it does not say."""
-    told = rule.cause if rule.cause != "{0}" else ""
     means = f": {_filled(rule.means)}" if rule.means else ""
-    return (_filled(told) or _code(rule.seen)) + means
+    subject = re.split("[:,] ", rule.cause)[0]
+    in_words = _has_words(subject) and (_has_words(rule.fix) or not rule.seen)  # that message has the fix, too
+    return (_filled(rule.cause) if in_words or not rule.seen else _code(rule.seen)) + means
+
+
+def _fix(rule: Rule) -> str:
+    """What to do; where the message itself says it, what it says in the example."""
+    found = None if _has_words(rule.fix) else rule.matches(rule.seen)
+    return f"as it says, here: {_escaped(rule.fixed(found, local=False))}" if found else _filled(rule.fix)
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text has words of its own, next to the places for what a message names."""
+    return bool(re.search(r"\w", re.sub(r"\{\d\}", "", text)))
 
 
 def _errors() -> Iterator[str]:
@@ -136,7 +149,7 @@ def _again(row: Cause) -> str:
 def _advised(row: Cause, target: str) -> str:
     """The fix that is told of a job on that target which has failed so."""
     error, *lines = row.seen.split("\n")
-    fix = cause_of(error, lines).fix
+    fix = row.fix if row.called else cause_of(error, lines).fix  # the example has no traceback
     failure = Termination(outcome="fatal", reason="", rank=0, node=0, error=error, lines=tuple(lines), fix=fix)
     job = JobFacts(
         name="NAME", namespace="default", target=target, kind="IndexedJob", node_range="2", desired_nodes=2,

@@ -101,10 +101,10 @@ def before_failure(job: JobState, lines: Iterable[log.Line]) -> list[log.Line]:
     if found is None:
         return []
     moment, rank = found
-    until = datetime.fromtimestamp(moment + AFTER, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment else "9"
+    until = datetime.fromtimestamp(moment + AFTER, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment else None
     last: deque[log.Line] = deque(maxlen=LINES)
     for line in lines:
-        if line.time <= until and (rank is None or line.rank == rank):
+        if (until is None or line.time <= until) and (rank is None or line.rank == rank):
             last.append(log.Line(line.time, line.node, _cut(line.text)))
     return [*last]
 

@@ -68,7 +68,7 @@ EPILOG = """\b
 Examples:
   kitctl submit --nodes 3                          # the default workload on three nodes
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
-  kitctl submit --workload mnist -- --epochs 2     # others: allreduce, digits, text, lm
+  kitctl submit --workload mnist -- --epochs 2     # or {others}
   kitctl logs -f digits                            # all ranks, merged by time
 """
 
@@ -104,13 +104,20 @@ class LazyGroup(click.Group):
             with formatter.section(group):
                 formatter.write_dl(rows)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The examples, with the names of all workloads: their module is imported for this page alone."""
+        from kitctl.input.workloads import WORKLOADS
+
+        self.epilog = EPILOG.format(others=", ".join(name for name in WORKLOADS if name != "mnist"))
+        super().format_epilog(ctx, formatter)
+
 
 def _groups() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     for group in dict.fromkeys(entry.group for entry in COMMANDS.values()):
         yield group, [(name, entry.help) for name, entry in COMMANDS.items() if entry.group == group]
 
 
-@click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(kitctl.__version__, prog_name="kitctl", message="%(prog)s %(version)s")
 def cli() -> None:
     """Multi-node PyTorch jobs that start, survive and explain themselves.

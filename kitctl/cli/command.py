@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,7 +24,7 @@ _EVERYDAY: Final = (
         "Job",
         {
             "name": "Name of the job; by default from the script's name.",
-            "image": "Any image with torch 2.6; by default PyTorch's own.",
+            "image": "With Python 3.11+ and torch 2.6+; PyTorch's by default.",
             "workdir": "Folder to send; the ranks' working folder.",
             "requirements": "Packages to install, as in requirements.txt.",
             "env": "KEY=VALUE; KEY alone copies it from your shell.",
@@ -167,7 +167,14 @@ class Command(click.Command):
 
 
 class LongCommand(Command):
-    """A command with so many options that its help shows those of ``_EVERYDAY``, and ``--help-all`` all of them."""
+    """A command with so many options that its help shows those of ``_EVERYDAY``, and ``--help-all`` all of them.
+
+    ``beside`` are those of them that do not matter to this command.
+    """
+
+    def __init__(self, *args: Any, beside: Collection[str] = (), **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.beside = beside
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """With ``--help-all``."""
@@ -184,7 +191,10 @@ class LongCommand(Command):
             super().format_options(ctx, formatter)
             return
         options = {one.opts[-1]: one for one in self.get_params(ctx) if isinstance(one, click.Option)}
-        shown = {group: {f"--{name}": told for name, told in names.items()} for group, names in _EVERYDAY}
+        shown = {
+            group: {f"--{name}": told for name, told in names.items() if name not in self.beside}
+            for group, names in _EVERYDAY
+        }
         records = {
             group: [(options[name].get_help_record(ctx), told) for name, told in names.items() if name in options]
             for group, names in shown.items()

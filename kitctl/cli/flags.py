@@ -49,7 +49,8 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Job", (
         ("--name", "name", "NAME", "from the script's name", "Name of the job."),
         ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
-        ("--image", "image", "IMAGE", "auto", f"Any image with torch 2.6; auto: the namespace's, or {DEFAULT_IMAGE}."),
+        ("--image", "image", "IMAGE", "auto",
+         f"An image with Python 3.11+ and torch 2.6+; auto: the namespace's, or {DEFAULT_IMAGE}."),
         ("--trainer", "trainer", "auto|image|travels", "auto", "Where pods get kittrain from: sent, or the image's."),
         ("--pull-secret", "imagePullSecrets", "NAME...", "", "Secret to pull the image with.", list),
         ("--workdir", "workdir", "DIR", "none", "Folder to send; the ranks' working folder."),

@@ -18,6 +18,8 @@ WORKLOADS: Final = {
     "lm": "a small GPT on Python's reference pages, optionally sharded",
     "toy": "a linear regression, to try out launches",
 }
+# As help and errors name them: "allreduce, ..., lm or toy".
+NAMED: Final = f"{', '.join([*WORKLOADS][:-1])} or {[*WORKLOADS][-1]}"
 _PACKAGE: Final = "kittrain.workloads"
 
 

@@ -71,6 +71,12 @@ def folded(lines: Iterable[Line]) -> Iterator[Line]:
         yield from _frames(rank, prefix, keep_last=True)
 
 
+def folded_traceback(traceback: str) -> list[str]:
+    """Its lines, with the frames of libraries folded, but for the one where it ends."""
+    lines = (Line(time="", node=0, text=line) for line in traceback.rstrip().split("\n"))
+    return [line.text for line in folded(lines)]
+
+
 def _repeated(rank: _Rank, prefix: str) -> Iterator[Line]:
     """The equal lines that were held back, or their number."""
     if rank.count <= SHOWN_EQUAL:

@@ -10,6 +10,7 @@ from tests.corpus.blind_forums import BLIND_FORUMS
 from tests.corpus.blind_healthy import BLIND_HEALTHY
 from tests.corpus.blind_lot import BLIND_LOT
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
+from tests.corpus.blind_silent import BLIND_SILENT
 from tests.corpus.blind_standing import BLIND_STANDING
 from tests.corpus.blind_threads import BLIND_THREADS
 from tests.corpus.blind_training import BLIND_TRAINING
@@ -39,6 +40,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_CAUSES,
     *BLIND_ENDS,
     *BLIND_TRAINING,
+    *BLIND_SILENT,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_LOT,

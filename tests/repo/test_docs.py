@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 
 from kitctl.cli import COMMANDS, cli
+from kitctl.output.documents import DOCUMENTS
 from tools.gen_docs import pages
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +21,32 @@ LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
 def test_a_generated_page_is_fresh(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == pages()[path], "make docs"
+
+
+ROWS = [
+    line for line in (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8").split("\n") if line[:2] == "| "
+]
+PLACES = re.compile(r"\b(NAME|OTHER|THIRD|KEYS)\b")  # what stands there for words of a message
+
+
+def test_each_row_of_troubleshooting_says_something_of_its_own() -> None:
+    for row in ROWS:
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+        silent = [cell for cell in cells if cell != "-" and not re.search(r"\w", PLACES.sub("", cell))]
+        assert silent == [], f"give its rule an example (seen=), or a cause and a fix in words: {row}"
+
+
+def test_no_section_of_a_generated_page_is_there_twice() -> None:
+    for path, text in pages().items():
+        if path.suffix == ".md":
+            titles = re.findall(r"^#+ .*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+            assert len(set(titles)) == len(titles), path.name
+
+
+def test_each_kind_of_document_names_the_command_that_prints_it() -> None:
+    page = pages()[ROOT / "docs" / "json-output.md"]
+    for kind in get_args(DOCUMENTS):
+        assert re.search(rf"^\| `kitctl .*\[{kind.__name__}\]\(#{kind.__name__.lower()}\)", page, re.MULTILINE), kind
 
 
 def click_command(command: str) -> click.Command:
@@ -65,7 +93,8 @@ def test_links_are_valid(page: Path) -> None:
         assert target.exists(), path
         if anchor:
             headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-            assert anchor in {heading.lower().replace(" ", "-") for heading in headings}, anchor
+            anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, anchor
 
 
 @pytest.mark.parametrize("package", ["kitctl", "trainer/kittrain"])

@@ -54,6 +54,7 @@ def _complete_keys(_context: click.Context, _argument: click.Parameter, incomple
 
 @command.command(
     cls=Command,
+    short_help="Explain a key of the job file, and its value now",
     epilog=_examples("explain snapshots.keep", "explain --shm"),
     context_settings={"ignore_unknown_options": True},
 )
@@ -76,7 +77,11 @@ def explain(key: str) -> None:
     echo("\n".join(f"{name:<{width}}{text}" for name, text in rows))
 
 
-@command.command(cls=Command, epilog=_examples("show", "show --profile research"))
+@command.command(
+    cls=Command,
+    short_help="Show the profile, and what it and variables set",
+    epilog=_examples("show", "show --profile research"),
+)
 def show() -> None:
     """Show the profile in use and every setting that differs from kitctl's own, with its source."""
     from kitctl.cli.flags import FLAGS

@@ -17,15 +17,26 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kitctl delete digits
-  kitctl delete digits --snapshots -y     # and its snapshots
-  kitctl delete digits --outputs -y       # and what its ranks wrote to --workdir and --outputs
+  kitctl delete digits --snapshots -y             # and its snapshots
+  kitctl delete digits --snapshots --outputs -y   # and what its ranks wrote
 """
+
+
+_OUTPUTS = (
+    "Delete what its ranks wrote to --outputs, and to their copies of --workdir, too. On a cluster the former needs "
+    "--snapshots, and the latter goes with the pods in any case. This cannot be undone."
+)
 
 
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
-@option("--snapshots", group="Snapshots", is_flag=True, help="Delete its snapshots too. This cannot be undone.")
-@option("--outputs", group="Snapshots", is_flag=True, help="Delete what ranks wrote to its --workdir too. Not undone.")
+@option(
+    "--snapshots",
+    group="Snapshots",
+    is_flag=True,
+    help="Delete its snapshots too, with --outputs among them. This cannot be undone.",
+)
+@option("--outputs", group="Snapshots", is_flag=True, help=_OUTPUTS)
 @yes_option
 def command(job: Job, snapshots: bool, outputs: bool, yes: bool) -> None:
     """End a job if it runs, and delete it; its snapshots and outputs stay unless their options are given."""

@@ -44,7 +44,12 @@ def command() -> None:
     """List, verify, show, prune and export the snapshots of a job."""
 
 
-@command.command("list", cls=Command, epilog=_examples("list digits", "list digits -o json | jq .items[0].step"))
+@command.command(
+    "list",
+    cls=Command,
+    short_help="List all, the newest first",
+    epilog=_examples("list digits", "list digits -o json | jq .items[0].step"),
+)
 @snapshot_client
 @output_option("wide", "json", "name")
 def list_(client: SnapshotClient, output: str | None) -> None:
@@ -52,7 +57,9 @@ def list_(client: SnapshotClient, output: str | None) -> None:
     _print(client.all(), output)
 
 
-@command.command(cls=Command, epilog=_examples("verify digits", "verify digits 120"))
+@command.command(
+    cls=Command, short_help="Read and check every byte", epilog=_examples("verify digits", "verify digits 120")
+)
 @snapshot_client
 @which
 @output_option("wide", "json", "name")
@@ -67,7 +74,9 @@ def verify(client: SnapshotClient, which: str, output: str | None) -> None:
         raise KitError(f"{len(bad)} of {len(found)} cannot be used: {', '.join(one.name for one in bad)}", fix=fix)
 
 
-@command.command(cls=Command, epilog=_examples("show digits", "show digits 120"))
+@command.command(
+    cls=Command, short_help="Show one's history and tensors", epilog=_examples("show digits", "show digits 120")
+)
 @snapshot_client
 @which
 @output_option("json")
@@ -83,7 +92,11 @@ def show(client: SnapshotClient, which: str, output: str | None) -> None:
         echo("\n".join(view.page(details, time.time())))
 
 
-@command.command(cls=Command, epilog=_examples("prune digits --keep 2", "prune digits --keep 1 --damaged -y"))
+@command.command(
+    cls=Command,
+    short_help="Delete all but the newest ones",
+    epilog=_examples("prune digits --keep 2", "prune digits --keep 1 --damaged -y"),
+)
 @snapshot_client
 @option(
     "--keep",
@@ -108,7 +121,11 @@ def prune(client: SnapshotClient, keep: int, damaged: bool, yes: bool) -> None:
     info(f"{client.store.name}: deleted {', '.join(one.name for one in deleted)}")
 
 
-@command.command(cls=Command, epilog=_examples("export digits -o digits.pt", "export digits 120 -o digits.safetensors"))
+@command.command(
+    cls=Command,
+    short_help="Write the model's weights to a local file",
+    epilog=_examples("export digits -o digits.pt", "export digits 120 -o digits.safetensors"),
+)
 @snapshot_client
 @which
 @option(

@@ -12,6 +12,7 @@ from kitctl.cli.commands.submission import objects, rendered
 from kitctl.cli.common import echo, echo_job, echo_manifests, info, seconds
 from kitctl.cli.options import JobCommand, job_options, templates_option
 from kitctl.cli.target_options import announced, target_options
+from kitctl.input.workloads import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from kitctl.api.job import Job
     from kitctl.input.job_request import JobRequest
 
-EPILOG = """\b
+EPILOG = f"""\b
 Examples:
   kitctl submit --nodes 3                       # the default workload, digits
   kitctl submit --nodes 3 --gpus-per-node 4 -- train.py --epochs 5
   kitctl submit --nodes 2:4 --follow -m my.module --lr 1e-3
   kitctl submit --nodes 2 --requirements requirements.txt -- train.py
-  kitctl submit --workload mnist -- --epochs 2  # allreduce, digits, mnist, text, lm or toy
+  kitctl submit --workload mnist -- --epochs 2  # {NAMED}
   kitctl submit -- torchrun --nnodes=2 --nproc-per-node=4 train.py
   kitctl submit -f job.yaml --nodes 8 --dry-run=client -o yaml
   kitctl submit -f job.yaml --replace --resume  # again, from its last snapshot

@@ -24,7 +24,11 @@ Examples:
 """
 
 
-@click.command(cls=JobCommand, epilog=EPILOG)
+# Where the folder is sent does not depend on the job's size, and nothing runs.
+_BESIDE = frozenset({"nodes", "gpus-per-node", "procs-per-node", "memory", "resume"})
+
+
+@click.command(cls=JobCommand, epilog=EPILOG, beside=_BESIDE)
 @job_options
 @target_options
 def command(job: JobRequest, connect: Callable[[], Client]) -> None:

@@ -16,6 +16,21 @@ DISTRIBUTED: Final = Family(
             "a library has made it already (accelerate, Lightning, an earlier call): if not dist.is_initialized(): ...",
             "ValueError: trying to initialize the default process group twice!",
         ),
+        quoted(  # as kittrain.outcome.causes has it, and the next one
+            r"Distributed package doesn't have NCCL built in",
+            "this torch is built without NCCL, as those for CPUs are: let the script use the backend gloo; or choose "
+            "an image whose torch is built for CUDA, and give each node GPUs (--gpus-per-node N)",
+            "RuntimeError: Distributed package doesn't have NCCL built in",
+            local="this torch is built without NCCL, as those for CPUs are: let the script use the backend gloo; or "
+            "install one that is built for CUDA, if this machine has GPUs",
+        ),
+        quoted(
+            r"Distributed package doesn't have Gloo built in",
+            "choose an image whose torch has gloo, such as pytorch/pytorch; or give each node GPUs "
+            "(--gpus-per-node N), where the backend is nccl",
+            "RuntimeError: Distributed package doesn't have Gloo built in",
+            local="install a torch that has gloo, as PyPI's has; on GPUs the backend nccl needs none",
+        ),
         quoted(
             r"Invalid backend: |Unknown c10d backend type|Distributed package doesn't have \w+ built in",
             "init_process_group('nccl') on GPUs, 'gloo' without; or leave it out, which takes both",

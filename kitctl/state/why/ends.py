@@ -26,6 +26,7 @@ PODS: Final = Family(
             r"(the ranks have ended, and sidecar (\S+)) of \S+ (has not: it is killed \d+ s after them)",
             "{0} {2}",
             "nothing: the job ends then; a sidecar that ends on SIGTERM ends it at once: mend {1} in pod.sidecars",
+            seen="the ranks have ended, and sidecar proxy of run-0-x7k2p has not: it is killed 30 s after them",
         ),
         Rule(
             r"^\s*DeadlineExceeded\W+(ran longer than \S+)",

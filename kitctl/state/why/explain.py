@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kitctl.base.quantity import duration
+from kitctl.state.log_folding import folded_traceback
 from kitctl.state.phase import JobState
 from kitctl.state.why.containers import CONTAINERS
 from kitctl.state.why.data import DATA
@@ -58,6 +59,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     PYTHON,  # the last: what a library says tells more
 )
 EVIDENCE: Final = 12  # lines
+FRAMES: Final = 8  # lines of them, of a traceback's end
 TRIES: Final = 3  # restarts before the first step, after which what they recover from counts as the cause
 AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
 RESUME: Final = (
@@ -209,10 +211,9 @@ def _then(job: JobState) -> str:
     resume = f"--continue {job.mirror.url}" if job.mirror and job.has_lost_snapshots else "--resume"
     anew = f"{submit} {resume}" if saved else submit
     match job.phase:
-        case "Failed" if _is_hopeless(job):
-            return f"after a change of script or options: {anew} ..."
-        case "Failed" if go_on:
-            return f"{go_on} {on}; after a change of script or options: {anew} ..."
+        case "Failed" if go_on or _is_hopeless(job):
+            again = f"{go_on} {on}; " if go_on else ""
+            return f"{again}after a change of script or options: {anew} ..."
         case "Failed":
             return f"{anew}{' --deadline TIME' if _out_of_time(job) else ''} ... {on}"
         case "Cancelled" | "Suspended":
@@ -374,7 +375,7 @@ def _evidence(job: JobState) -> Iterator[str]:
     yield f"phase {job.phase}" + (f": {job.reason}" if job.reason else "")
     failure = job.failure or job.last_failure
     if failure:
-        yield from (failure.traceback.rstrip().split("\n")[-6:] if failure.traceback else failure.lines)
+        yield from folded_traceback(failure.traceback)[-FRAMES:] if failure.traceback else failure.lines
     for node in job.nodes:
         if node.reason and node.reason not in job.reason:
             yield f"node {node.index} ({node.state}): {node.reason}"

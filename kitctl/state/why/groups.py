@@ -21,7 +21,8 @@ GROUPS: Final = Family(
         Rule(
             r"changed nothing: (its learning rate was 0)",
             "",
-            "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers, a factor that is the rank",
+            "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers, a "
+            "factor that is the rank",
             seen="the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
         ),
         Rule(
@@ -67,16 +68,16 @@ GROUPS: Final = Family(
         Rule(
             r"(DDP does not average the gradients of parameters that it was not given: )",
             "",
-            "change the model, and what is frozen in it, before DistributedDataParallel(model), or wrap it again after; "
-            "then make the optimizer",
+            "change the model, and what is frozen in it, before DistributedDataParallel(model), or wrap it again "
+            "after; then make the optimizer",
             seen="DDP does not average the gradients of parameters that it was not given: head.weight, head.bias",
             means="layers were put in, or unfrozen, after the model was wrapped: each rank has its own values of them",
         ),
         Rule(
             r"(layers that their model does not know are not trained: )",
             "",
-            "nn.ModuleList or nn.ModuleDict in place of the list or dict: the layers are in model.parameters() then, in "
-            "state_dict(), and move with model.to()",
+            "nn.ModuleList or nn.ModuleDict in place of the list or dict: the layers are in model.parameters() then, "
+            "in state_dict(), and move with model.to()",
             seen="layers that their model does not know are not trained: blocks[0] (in a list of Net), blocks[1] (in a "
             "list of Net) and 3 more",
             means="they get gradients, and no optimizer has them; nor has a checkpoint",

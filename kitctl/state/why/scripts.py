@@ -428,6 +428,8 @@ SCRIPTS: Final = Family(
             r"(ranks? [\d, -]+ (?:has|have) gone on in the background, after exit code 0)",
             "{0}, and ended with the node",
             "let the script's own process train, in the foreground: no daemon, no os.fork() whose parent ends, no `&`",
+            seen="ranks 0, 2 have gone on in the background, after exit code 0",
+            means="they end with the node, whatever they have left to do",
         ),
         Rule(
             r"ProcessExitedException: process \d+ terminated with exit code",

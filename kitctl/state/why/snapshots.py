@@ -77,8 +77,9 @@ SNAPSHOTS: Final = Family(
         Rule(
             r"no snapshots can be written to .*?(?:Read-only file system|Permission denied|Operation not permitted)",
             "",
-            "make the snapshots' volume writable for the job's user: how it is mounted, the claim's access mode, "
-            "security.fsGroup; or train without: snapshots.enabled: false",
+            "make the snapshots' volume writable for the job's user: see how it is mounted, the claim's access mode, "
+            "security.fsGroup, and the machine's kernel log if a disk has become read-only; snapshots.enabled: false "
+            "trains without snapshots",
             local="make that folder writable for you, or train without snapshots: snapshots.enabled: false",
             seen="SnapshotError: no snapshots can be written to /kit/snapshots: [Errno 30] Read-only file system: ...",
         ),

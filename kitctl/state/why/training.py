@@ -11,7 +11,15 @@ TRAINING: Final = Family(
     "Failed",
     (
         Rule(
-            r"the loss is (?:nan|-?inf|not finite)\b|the snapshots are not finite |NonFiniteLossError",
+            r"NonFiniteLossError: ",
+            "",
+            "lower the learning rate, clip the gradients, or look at the data of that step; then restart the job: it "
+            "continues from the last snapshot before it",
+            seen="NonFiniteLossError: the loss of step 13 is nan",
+            means="policy.onNonFinite: stop has ended the job there",
+        ),
+        Rule(
+            r"the loss is (?:nan|-?inf|not finite)\b|the snapshots are not finite ",
             "",
             "lower the learning rate, clip the gradients, or look at the data of that step; the last finite snapshot "
             "is kept, and policy.onNonFinite: stop ends such a job",

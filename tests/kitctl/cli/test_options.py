@@ -15,6 +15,7 @@ from kitctl.cli.command import ALIASES, GROUPS, LongCommand
 from kitctl.cli.flags import FLAGS, Flag
 from kitctl.cli.options import JobCommand, job_options
 from kitctl.input.job_request import JobRequest
+from kitctl.input.workloads import WORKLOADS
 from kitctl.output.schema import json_schema
 from kitctl.render.template_values import DEFAULT_REQUESTS
 from kitctl.spec.job_spec import JobSpec
@@ -192,6 +193,42 @@ def test_help_fits_a_terminal_and_help_all_has_every_option(words: tuple[str, ..
         for option in command.params:
             if isinstance(option, click.Option) and not option.hidden:
                 assert max(option.opts, key=len) in told
+
+
+def groups() -> Iterator[tuple[str, click.Group]]:
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if isinstance(command, click.Group):
+            yield name, command
+
+
+@pytest.mark.parametrize("words", [(), *((name,) for name, _ in groups())], ids=" ".join)
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_the_help_of_a_group_cuts_no_description(words: tuple[str, ...], columns: str) -> None:
+    shown = CliRunner().invoke(cli, [*words, "--help"], env={"COLUMNS": columns}).output
+    lines = [line for line in shown.splitlines() if not line.startswith("Usage:")]
+    assert len(lines) > 10
+    assert not [line for line in lines if line.endswith("...")]
+
+
+def test_the_help_of_a_verb_in_its_group_has_at_most_50_characters() -> None:
+    verbs = [verb for _, group in groups() for verb in group.commands.values()]
+    assert len(verbs) == 7
+    assert all(verb.short_help and len(verb.short_help) <= 50 for verb in verbs)
+
+
+def test_the_short_help_of_upload_leaves_out_what_does_not_matter_to_it() -> None:
+    beside = {"--nodes", "--gpus-per-node", "--procs-per-node", "--memory", "--resume"}
+    assert not [name for name in beside if name in help_of("upload")]
+    assert all(name in help_of("upload", option="--help-all") for name in beside)
+    assert all(name in help_of("submit") for name in beside)
+
+
+@pytest.mark.parametrize("words", [(), ("submit",), ("init",)])
+def test_help_names_every_workload(words: tuple[str, ...]) -> None:
+    told = help_of(*words, option="--help-all" if words == ("submit",) else "--help")
+    assert [name for name in WORKLOADS if name not in told] == []
+    assert "{" not in told.partition("Examples:")[2]
 
 
 def test_the_options_of_a_job_are_shown_in_groups() -> None:

@@ -56,9 +56,10 @@ def test_nothing_but_the_archive_is_ever_among_the_charts_files(
         assert target.parent == files
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
-        trainer_package.refresh(tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            trainer_package.refresh(tmp_path)
     assert not list(files.iterdir())
     packed = trainer_package.refresh(tmp_path)
     assert [one.read_bytes() for one in files.iterdir()] == [packed]

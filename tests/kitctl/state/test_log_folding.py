@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitctl.state.log_folding import folded
+from kitctl.state.log_folding import folded, folded_traceback
 from kitctl.state.logs import Line
 
 TORCH = "/v/site-packages/torch/nn/modules/module.py"
@@ -62,3 +62,10 @@ def test_the_users_frames_stay_also_if_they_are_equal() -> None:
 def test_other_lines_are_unchanged() -> None:
     texts = ["", "[agent 0]: node 0 of 2", "[rank 1]:     indented", "no prefix", "[rank 1]: ", "[rank 1]: 1"]
     assert fold(*texts) == texts
+
+
+def test_a_traceback_is_folded_like_a_log() -> None:
+    user, library = ([line.removeprefix("[rank 0]: ") for line in frame(file)] for file in ("/w/train.py", TORCH))
+    head = "Traceback (most recent call last):"
+    traceback = "\n".join([head, *user, *library * 4])
+    assert folded_traceback(f"{traceback}\n") == [head, *user, "  ... 3 frames of torch", *library]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import time
 from pathlib import Path
 
@@ -36,8 +37,15 @@ def test_the_agent_reads_the_phase_and_when_each_first_began(tmp_path: Path, clo
     assert (beat.first[Phase.DATA], beat.first[Phase.FORWARD], beat.first[Phase.SAVING]) == (100.0, 102.0, 0.0)
 
 
-def test_without_an_agent_a_beat_does_nothing() -> None:
+def test_without_an_agent_a_beat_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        pytest.fail("it maps a file")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mmap, "mmap", fail)
+    monkeypatch.setattr(Path, "open", fail)
     HeartbeatWriter().beat(Phase.DATA, step=1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_steps_of_a_scripts_own_loop_are_those_of_its_optimizer(tmp_path: Path, clock: list[float]) -> None:

@@ -47,7 +47,8 @@ def test_jobs_are_listed_by_phase(server: ApiServer, kit: Kit) -> None:
     assert server.names("jobs.batch") == {"waits", "ends"}
 
 
-def test_a_namespace_that_does_not_exist_is_told_rather_than_that_it_has_no_jobs(server: ApiServer, kit: Kit) -> None:
+@pytest.mark.usefixtures("server")
+def test_a_namespace_that_does_not_exist_is_told_rather_than_that_it_has_no_jobs(kit: Kit) -> None:
     """Most often it is misspelt, or has been deleted with the job."""
     assert "there is no namespace 'taem'" in kit("list", "-n", "taem")
     assert "no job 'run' in namespace 'taem', which does not exist" in kit("status", "run", "-n", "taem", exit_code=102)

@@ -114,7 +114,7 @@ SCRIPTS: Final = {
     NOT_GIVEN: LAYERS.format(container="torch.nn.ModuleList", change="model.module.first = torch.nn.Linear(4, 4)"),
     NOT_REGISTERED: LAYERS.format(container="list", change=""),
     NEVER_ZEROED: "for _ in range(9):\n    passed()\n    optimizer.step()",
-    ZEROED_UNUSED: "for _ in range(8):\n    for _ in range(4):\n        model.zero_grad()\n        passed()\n    optimizer.step()",
+    ZEROED_UNUSED: 8 * (3 * "model.zero_grad()\npassed()\n" + "step()\n"),
     UNAVERAGED: GROUP.format(exchanged=0),
     STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
     NEW_SCHEDULE: RESUMED.format(load=""),

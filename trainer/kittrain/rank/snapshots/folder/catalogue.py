@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +79,7 @@ def inspect_all(folder: Path, *, verify: bool = False) -> list[SnapshotInfo]:
     Raises:
         OSError: the folder cannot be listed at the moment.
     """
-    read = snapshot.verify if verify else _read_complete
-    found = [_info(one, read) for one in list_folders(folder)]
+    found = [_info(one, verify=verify) for one in list_folders(folder)]
     return [one for one in found if one.condition != "unreadable" or not _is_gone(one.path)]
 
 
@@ -175,8 +174,8 @@ def delete_histories(folder: Path, left: Sequence[SnapshotInfo]) -> list[str]:
     return [one.name for one in gone]
 
 
-def _info(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> SnapshotInfo:
-    condition, reason, manifest = _inspect(folder, read)
+def _info(folder: SnapshotFolder, *, verify: bool) -> SnapshotInfo:
+    condition, reason, manifest = _inspect(folder, verify=verify)
     return SnapshotInfo(
         path=folder.path,
         step=folder.step,
@@ -215,11 +214,11 @@ def _read_complete(path: Path) -> Manifest:
     return manifest
 
 
-def _inspect(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> tuple[Condition, str, Manifest | None]:
+def _inspect(folder: SnapshotFolder, *, verify: bool) -> tuple[Condition, str, Manifest | None]:
     if not (folder.published or folder.quarantined):
         return "unfinished", "being written, or left by a writer that was killed", None
     try:
-        manifest = read(folder.path)
+        manifest = snapshot.verify(folder.path) if verify else _read_complete(folder.path)
     except CorruptError as error:
         return "damaged", str(error), None
     except IncompatibleError as error:
@@ -228,7 +227,7 @@ def _inspect(folder: SnapshotFolder, read: Callable[[Path], Manifest]) -> tuple[
         return "unreadable", str(error), None
     if folder.quarantined:
         return "damaged", "quarantined by a run that could not resume from it", manifest
-    return ("whole" if read is _read_complete else "verified"), "", manifest
+    return ("verified" if verify else "whole"), "", manifest
 
 
 def _matches(info: SnapshotInfo, wanted: str) -> bool:

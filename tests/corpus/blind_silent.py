@@ -1,0 +1,170 @@
+"""Situations of a blind set: training that ends well, with a worse result than it could have, and errors after it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.corpus.situation import DDP, Situation
+
+_ACCUMULATED: Final = (
+    DDP
+    + """
+for i in range(80):
+    optimizer.zero_grad()
+    (model(torch.randn(2, 4)).square().mean() / 4).backward()
+    if i % 4 == 3:
+        optimizer.step()
+dist.barrier()
+"""
+)
+_NEVER: Final = (
+    DDP
+    + """
+for i in range(40):
+    model(torch.randn(2, 4)).square().mean().backward()
+    optimizer.step()
+dist.barrier()
+"""
+)
+_HEAD: Final = (
+    DDP
+    + """
+class Net(torch.nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 8), torch.nn.Linear(8, classes)
+    def forward(self, x):
+        return self.head(self.body(x).relu())
+model = torch.nn.parallel.DistributedDataParallel(Net(100), find_unused_parameters=True)
+model.module.head = torch.nn.Linear(8, 6)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(40):
+    step()
+dist.barrier()
+"""
+)
+_UNFROZEN: Final = (
+    DDP
+    + """
+body, head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+body.requires_grad_(False)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(body, head))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(40):
+    if i == 10:
+        body.requires_grad_(True)
+    step()
+dist.barrier()
+"""
+)
+_LIST: Final = (
+    DDP
+    + """
+class Net(torch.nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.stem, self.head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+        self.blocks = [torch.nn.Linear(8, 8) for _ in range(depth)]
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x).relu()
+        return self.head(x)
+model = torch.nn.parallel.DistributedDataParallel(Net(3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(40):
+    step()
+dist.barrier()
+"""
+)
+_SPLIT: Final = (
+    DDP
+    + """
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset, random_split
+torch.manual_seed(100 + rank)  # for dropout
+train, validation = random_split(TensorDataset(torch.randn(100, 4)), [80, 20])
+sampler = DistributedSampler(train)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for batch, in DataLoader(train, batch_size=4, sampler=sampler):
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+dist.barrier()
+"""
+)
+_BY_RANK: Final = (
+    DDP
+    + """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * rank)
+for i in range(40):
+    step()
+dist.barrier()
+"""
+)
+_AT_THE_END: Final = (
+    DDP
+    + """
+for i in range(40):
+    step()
+print(model.predict(torch.ones(1, 4)))
+"""
+)
+BLIND_SILENT: Final = (
+    Situation(
+        name="gradients that are zeroed before they are used",
+        script=_ACCUMULATED,
+        cause=r"zero_grad discards gradients .*20 steps have used the last of up to 4 backward passes each",
+        fix=r"zero_grad\(\) only after optimizer\.step\(\)",
+        first=(False, False),
+    ),
+    Situation(
+        name="gradients that are never zeroed",
+        script=_NEVER,
+        cause=r"gradients are never zeroed: each of 40 steps has used those of all before it",
+        fix=r"optimizer\.zero_grad\(\)",
+        first=(False, False),
+    ),
+    Situation(
+        name="a head that is replaced after the model was wrapped",
+        script=_HEAD,
+        cause=r"DDP does not average the gradients of parameters that it was not given: head\.weight, head\.bias",
+        fix=r"before DistributedDataParallel\(model\)",
+        first=(False, False),
+    ),
+    Situation(
+        name="layers that are unfrozen after the model was wrapped",
+        script=_UNFROZEN,
+        cause=r"DDP does not average the gradients of parameters that it was not given: 0\.weight, 0\.bias",
+        fix=r"wrap it again",
+        first=(False, False),
+    ),
+    Situation(
+        name="layers in a plain list",
+        script=_LIST,
+        cause=r"layers that their model does not know are not trained: blocks\[0\] \(in a list of Net\)",
+        fix=r"nn\.ModuleList",
+        first=(False, False),
+    ),
+    Situation(
+        name="data that each rank splits in its own way",
+        script=_SPLIT,
+        cause=r"the DistributedSampler of rank 0 has other indices of the data set than that of rank 1",
+        fix=r"with one seed on all ranks",
+        first=(False, False),
+    ),
+    Situation(
+        name="a learning rate that is a multiple of the rank",
+        script=_BY_RANK,
+        cause=r"rank 0: the optimizer has changed nothing: its learning rate was 0 at all 40 steps",
+        fix=r"a factor that is the rank",
+        first=(True, False),
+    ),
+    Situation(
+        name="a method that the wrapper lacks and training does not call",
+        script=_AT_THE_END,
+        cause=r"rank \d: AttributeError: 'DistributedDataParallel' object has no attribute 'predict'",
+        fix=r"model\.module\.predict",
+        first=(True, True),
+    ),
+)
