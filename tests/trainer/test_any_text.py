@@ -27,6 +27,7 @@ from kittrain.agent.report.report_sinks import FileSink
 from kittrain.agent.report.trainer_status import status_of
 from kittrain.outcome import termination
 from kittrain.outcome.failures import Budget, root_cause
+from kittrain.outcome.judge import Verdict
 from kittrain.system.console import log
 from kittrain.system.texts import encodable, fit
 
@@ -88,7 +89,7 @@ def report(folder: Path, errors: str) -> termination.Ending:
     """The end of a round whose rank has left this error file; goes through all pieces of the trainer."""
     (failed,) = process_failures(Group(), [1], [Files(folder / "error.json")]).values()  # type: ignore[arg-type,list-item]
     cause = root_cause([Postmortem().failure(0, failed, errors.splitlines())])
-    ending = failure_ending(cause, restart=True, budget=Budget(max_restarts=1))
+    ending = failure_ending(Verdict(cause=cause, restart=True), Budget(max_restarts=1))
     log(0, ending.reason)
     log(0, cause.traceback)
     sent = messages.load(messages.FROM_NODES, messages.dump(messages.Fail(ending=ending)))

@@ -13,6 +13,7 @@ import pytest
 from kittrain.agent.report.departures import Departures, departure
 from kittrain.agent.report.failure_message import failure_ending
 from kittrain.outcome.failures import Budget, Failure
+from kittrain.outcome.judge import Verdict
 from kittrain.system.calls import NO_CALL, Call
 from tests.trainer.nodes import Nodes
 
@@ -271,6 +272,6 @@ def test_a_departure_is_no_failure_where_the_script_went_further(tmp_path: Path)
 
 def test_a_hundred_lost_peers_end_the_job() -> None:
     budget, lost = Budget(max_restarts=3), Failure(rank=1, exit_code=1, error="DistError: gone", time=0)
-    endings = [failure_ending(lost, restart=budget.charge("peer"), budget=budget) for _ in range(101)]
+    endings = [failure_ending(Verdict(cause=lost, restart=budget.charge("peer")), budget) for _ in range(101)]
     assert [ending.outcome for ending in endings] == [*["retryable"] * 100, "fatal"]
     assert endings[-1].reason == "rank 1 lost its peers (DistError: gone) after 101 such losses without a new snapshot"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kitjob.names import Outcome
 from kitjob.report import NO_RESTART_HELPS
 from kittrain.outcome.failures import Budget, Failure
+from kittrain.outcome.judge import Verdict
 from kittrain.outcome.termination import Ending
 
 
@@ -20,16 +21,14 @@ class GivenUpError(Exception):
         self.ending = ending
 
 
-def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: bool = False, again: str = "") -> Ending:
-    """The ending of a round with this root cause.
+def failure_ending(verdict: Verdict, budget: Budget) -> Ending:
+    """The ending of a round that has failed.
 
     Args:
-        cause: the root cause.
-        restart: whether another round follows.
+        verdict: the cause, and what follows.
         budget: what the failures have used up of it.
-        hopeless: whether no restart can help.
-        again: after what it has come a second time, if that is known only from this.
     """
+    cause, restart, hopeless = verdict.cause, verdict.restart, verdict.hopeless
     if cause.kind == "drained":
         return Ending(outcome="retryable", reason="the ranks were drained by another node")
     if cause.kind == "peer":
@@ -51,7 +50,7 @@ def failure_ending(cause: Failure, *, restart: bool, budget: Budget, hopeless: b
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
     why = NO_RESTART_HELPS if hopeless else f"no restart left of {budget.max_restarts}"
-    twice = f", 2 times at the same line {again}" if again else ""
+    twice = f", 2 times at the same line {verdict.again}" if verdict.again else ""
     return Ending(outcome="fatal", reason=f"{what}{twice}, {why}", failure=cause)
 
 

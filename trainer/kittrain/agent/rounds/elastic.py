@@ -33,19 +33,9 @@ from kittrain.agent.report.publish import Reporter
 from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.read_ahead import ReadAhead
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
-from kittrain.outcome.failures import (
-    SIGKILL_EXIT,
-    Budget,
-    Failure,
-    is_hopeless,
-    lacks_file,
-    newest_snapshot,
-    root_cause,
-    script_round,
-    waits_in_vain,
-)
+from kittrain.outcome.failures import SIGKILL_EXIT, Budget, Failure, newest_snapshot, root_cause
+from kittrain.outcome.judge import EndedRound, Judge, Verdict
 from kittrain.outcome.marker import seen_finished
-from kittrain.outcome.repeats import Place, Repeats
 from kittrain.outcome.termination import Ending, cut_short
 from kittrain.system import heartbeat
 from kittrain.system.child_processes import OrphanReaper, ranks_left
@@ -96,8 +86,6 @@ class NodeAgent(ElasticAgent):
     ) -> None:
         super().__init__(worker_spec(node, rendezvous))
         self.ending = Ending(outcome="retryable", reason="the ranks have not run yet")  # of the last failed round
-        self._steps_before = 0  # of the library's loop, when that round failed
-        self._repeats = Repeats()
         self._world = 0  # ranks of this round
         self.joined = False  # whether it ever completed a rendezvous
         self._handler = rendezvous
@@ -107,7 +95,7 @@ class NodeAgent(ElasticAgent):
         self._starter = starter
         self._logs = logs
         self._drain = drain
-        self._budget = budget
+        self._judge = Judge(budget, Path.cwd() if node.run.code else None)
         self._reporter = reporter
         self._on_failure = on_failure
         self._on_training = on_training
@@ -174,12 +162,10 @@ class NodeAgent(ElasticAgent):
         cause = self._reporter.departed
         if cause is None:
             return
-        script = script_round(cause, steps=self._reporter.steps.in_script, loaded=self._reporter.steps.loaded)
-        restart = self._budget.charge(cause.kind, script=script)
-        self.ending = failure_ending(cause, restart=restart, budget=self._budget)
-        self._on_failure(self.ending)
-        self._reporter.failed(cause)
-        if not restart:
+        steps = self._reporter.steps
+        verdict = self._judge.judge_departure(cause, script_steps=steps.in_script, loaded=steps.loaded)
+        self._fails(verdict)
+        if not verdict.restart:
             raise GivenUpError(self.ending)
 
     def start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
@@ -368,12 +354,14 @@ class NodeAgent(ElasticAgent):
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         return [self._postmortem.failure(rank, one, self._logs.last(rank)) for rank, one in failures.items()]
 
-    def _place(self) -> Place:
-        return Place(
+    def _ended(self, hung_at: int | None = None) -> EndedRound:
+        """How far this node's ranks have come in the round that ends."""
+        return EndedRound(
             world=self._world,
-            steps=self._watch.script_steps or self._watch.steps,
+            library_steps=self._watch.steps,
+            script_steps=self._watch.script_steps,
             loaded=self._reporter.steps.loaded,
-            newest=newest_snapshot(self._node.snapshot_dir),
+            hung_at=hung_at,
         )
 
     def _hung(self, culprit: int, step: int) -> RunResult:
@@ -384,7 +372,7 @@ class NodeAgent(ElasticAgent):
         self._history.fault(self._handler.reason, at=noticed, hang=True)
         self._stop(LOST_STOP_TIMEOUT, all_of_them=True)
         hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
-        self._resolve_failure([hang], noticed=noticed, step=step)
+        self._resolve_failure([hang], noticed=noticed, hung_at=step)
         return RunResult(state=WorkerState.FAILED)
 
     def stop_workers(self, worker_group: WorkerGroup) -> None:
@@ -400,7 +388,7 @@ class NodeAgent(ElasticAgent):
         self._shut_down(goes_on=True)
         self._finish_watch()
         failures = self._failures(worker_group)  # of ranks that ended by themselves, before they were stopped
-        self._repeats.note(failures, self._place)
+        self._judge.note(failures, self._ended())
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
             self._drain.reason = self._drained(failures)
         self._reporter.recovery.mark("stop")
@@ -477,30 +465,24 @@ class NodeAgent(ElasticAgent):
             ),
         )
 
-    def _resolve_failure(self, failures: list[Failure], *, noticed: float, step: int | None = None) -> None:
+    def _resolve_failure(self, failures: list[Failure], *, noticed: float, hung_at: int | None = None) -> None:
         """Find the root cause, charge the budget, and decide whether torch's agent restarts the ranks."""
         self.remaining_restarts = 0
         if self._drain.requested:
             self.ending = Ending(outcome="drained", reason=self._drained(failures), failure=None)
             return
-        cause = root_cause(failures)
-        self._reporter.departures.saw_failure(cause, time.time())
+        self._reporter.departures.saw_failure(root_cause(failures), time.time())
         self._finish_watch()
         self._reporter.observe(self._watch, training_alone=self._handler.training_alone, orders=self._handler.orders)
-        script = script_round(cause, steps=self._watch.script_steps, loaded=self._reporter.steps.loaded)
-        hopeless = is_hopeless(cause, self.ending.failure)
-        hopeless = hopeless or (bool(self._node.run.code) and lacks_file(cause, Path.cwd()))
-        took_steps = self._watch.script_steps or self._watch.steps != self._steps_before
-        in_vain = not took_steps and waits_in_vain(cause, self.ending.failure)
-        repeated = not hopeless and self._repeats.come_again(cause, self._place)
-        self._repeats.note(failures, self._place)
-        hopeless = hopeless or repeated
-        self._steps_before = self._watch.steps
-        restart = self._budget.charge(cause.kind, step=step, script=script, in_vain=in_vain) and not hopeless
-        again = ("after as many steps" if took_steps else "without a step") if repeated else ""
-        self.ending = failure_ending(cause, restart=restart, hopeless=hopeless, again=again, budget=self._budget)
-        self._on_failure(self.ending)
-        self._reporter.failed(cause)
+        verdict = self._judge.judge(failures, self._ended(hung_at))
+        self._fails(verdict)
         self._reporter.round_ended(self.ending.reason, failed=True, noticed=noticed)
-        if restart:
-            self.remaining_restarts = self._budget.max_restarts - self._budget.own + 1
+        if verdict.restart:
+            budget = self._judge.budget  # torch's agent takes one off for each restart, and ends at zero
+            self.remaining_restarts = budget.max_restarts - budget.own + 1
+
+    def _fails(self, verdict: Verdict) -> None:
+        """Tell what this node's round has failed of, and what follows."""
+        self.ending = failure_ending(verdict, self._judge.budget)
+        self._on_failure(self.ending)
+        self._reporter.failed(verdict.cause)
