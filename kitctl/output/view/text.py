@@ -16,7 +16,7 @@ from kitctl.output.view.nodes import node_table
 from kitctl.state.facts import OF_NODES, OWN_VOLUMES
 from kitctl.state.phase import JobState
 from kitctl.state.why.explain import explain
-from kitctl.state.why.repeats import says, shorter, unsaid
+from kitctl.state.why.repeats import says, sequel, shorter, unsaid
 from kitjob.report import Progress, RecoveryTimings, Termination
 
 _LIST: Final = ("NAME", "PHASE", "NODES", "RANKS", "STEP", "LAST STEP", "LOSS", "RESTARTS", "AGE")
@@ -56,23 +56,27 @@ def job_page(job: JobState, now: float, look: Look = PLAIN) -> list[str]:
     head = facts([row for row in _facts(job, now, look) if row[1]], look.width)
     cause = explain(job, now).cause
     told = (cause, shorter(job.reason, cause))
-    rows = [
-        replace(one, reason="as above") if one.reason and any(says(text, one.reason) for text in told) else one
-        for one in job.nodes
-    ]
+    rows = [replace(one, reason="as above") if _is_told(one.reason, job.reason, told) else one for one in job.nodes]
     nodes = node_table(rows, now, wide=look.wide, width=look.width)
     failed = failure_lines(job.failure, cause)
     return [*head, "", *nodes, *([""] if failed else []), *failed]
 
 
+def _is_told(reason: str, of_job: str, told: Sequence[str]) -> bool:
+    """Whether the page has said what a node's row would say again."""
+    whole = bool(of_job) and reason.endswith(f", but {of_job}")
+    return bool(reason) and (whole or any(says(text, reason) for text in told))
+
+
 def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
     found = explain(job, now)
-    reason = shorter(job.reason, found.cause)
+    more = sequel(job.reason, found.cause)  # which is no sentence without the cause before it
+    reason = "" if more else shorter(job.reason, found.cause)
     curves = look.width is not None and look.unicode
     return [
         ("Job", f"{job.namespace}/{job.name}"),
         ("Phase", job.phase + (f": {reason}" if reason else "")),
-        ("Why", found.cause),
+        ("Why", f"{found.cause}{more}"),
         ("Fix", found.fix),
         ("Then", found.then),
         ("Seen", found.note),

@@ -16,6 +16,7 @@ from kitctl.state.why.containers import CONTAINERS
 from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
+from kitctl.state.why.error_text import first_of_group, names_no_file, origin, said_before, source, with_place
 from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
@@ -33,7 +34,6 @@ from kitctl.state.why.starts import STARTS
 from kitctl.state.why.tensors import TENSORS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
-from kitctl.state.why.words import first_of_group, names_no_file, origin, said_before, source, with_place
 from kitjob.report import NO_RESTART_HELPS, Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (

@@ -36,6 +36,12 @@ def shorter(reason: str, cause: str) -> str:
     )
 
 
+def sequel(reason: str, cause: str) -> str:
+    """What a reason goes on with after the cause that it begins with, as in ``: they train models of their own``."""
+    after = " ".join(reason.split()).removeprefix(cause) if cause else ""
+    return after if after.startswith((": ", "; ")) else ""
+
+
 def _joined(before: str, after: str) -> str:
     """What was around the cause; nothing if that begins a sentence, which would be left without its beginning."""
     if not before and _GOES_ON.match(after):

@@ -13,8 +13,8 @@ import pytest
 
 from kittrain.agent.stored_faults import SUBSTITUTE
 from kittrain.rank.snapshots.files.shards import CorruptError
-from kittrain.rank.snapshots.folder import mark, snapshot
-from kittrain.rank.snapshots.folder.mark import Mark
+from kittrain.rank.snapshots.folder import copies_status, snapshot
+from kittrain.rank.snapshots.folder.copies_status import CopiesStatus
 from kittrain.rank.snapshots.mirror.errors import MirrorError, MirrorUnavailableError
 from kittrain.rank.snapshots.mirror.store import Store
 from tests.local.test_metrics import until
@@ -81,7 +81,9 @@ def test_without_a_process_that_uploads_nothing_is_stood_in_for() -> None:
 def copied(folder: Path, *steps: int) -> None:
     """Snapshots of which the newest has all its copies."""
     newest = runs.run(folder, *steps)[-1]
-    mark.write(folder, Mark(run="run-1", step=newest.step, copied_step=newest.step, copied_digest=newest.digest))
+    copies_status.write(
+        folder, CopiesStatus(run="run-1", step=newest.step, copied_step=newest.step, copied_digest=newest.digest)
+    )
 
 
 def test_a_bit_of_the_newest_snapshot_is_flipped_and_the_rank_killed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kittrain.job.env import rank_env
 UPLOADER: Final = b"\0kittrain.rank.snapshots.mirror\0upload\0"
 COPIER: Final = b"\0kittrain.rank.snapshots.peers\0"
 SUBSTITUTE: Final = ".substitute"  # suffix of the file that tells the uploader: kittrain.rank.snapshots.mirror.store
-MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.mark
+MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.copies_status
 COPIED_SECONDS: Final = 20.0  # until the newest snapshot has its copies
 POLL: Final = 0.05
 LOOPBACK: Final = "127.0.0.1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kitctl.state.why.repeats import says, shorter, topic, unsaid
+from kitctl.state.why.repeats import says, sequel, shorter, topic, unsaid
 
 CUT = f"{'x' * 99}…"
 
@@ -60,3 +60,22 @@ def test_counts_pods_and_steps_of_a_pull_are_no_other_topic(one: str, other: str
 )
 def test_another_error_is_another_topic(one: str, other: str) -> None:
     assert topic(one, "run") != topic(other, "run")
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause", "expected"),
+    [
+        (
+            "no gradients are exchanged: each has its own model",
+            "no gradients are exchanged",
+            ": each has its own model",
+        ),
+        ("no gradients  are exchanged; see x", "no gradients are exchanged", "; see x"),
+        ("no gradients are exchanged", "no gradients are exchanged", ""),
+        ("node 1: no gradients are exchanged: each", "no gradients are exchanged", ""),  # the cause is in the middle
+        ("no gradients are exchanged, no restart left", "no gradients are exchanged", ""),
+        ("no gradients", "", ""),
+    ],
+)
+def test_a_reason_goes_on_after_the_cause_that_it_begins_with(reason: str, cause: str, expected: str) -> None:
+    assert sequel(reason, cause) == expected

@@ -21,7 +21,7 @@ from kittrain.agent.processes import copies
 from kittrain.agent.processes.copies import CopiesProcess
 from kittrain.job.env import NodeEnv
 from kittrain.rank.snapshots.files import shards
-from kittrain.rank.snapshots.folder import mark
+from kittrain.rank.snapshots.folder import copies_status
 from tests.trainer.nodes import TIMEOUT
 from tests.trainer.saved import manifest, save
 
@@ -94,7 +94,7 @@ def test_one_that_is_killed_is_started_again_at_its_address(
 
 
 def test_the_file_that_is_read_is_the_one_that_is_written() -> None:
-    assert copies.MARK == mark.FILE
+    assert copies.MARK == copies_status.FILE
 
 
 def test_another_run_is_refused() -> None:
@@ -112,7 +112,7 @@ def test_nobody_waits_for_one_that_is_gone(nodes: list[CopiesProcess], tmp_path:
     begin(nodes, 1)
     nodes[0].stop()
     nodes[1].settle(TIMEOUT)
-    assert mark.read(tmp_path / "node-1", "run-1") is not None
+    assert copies_status.read(tmp_path / "node-1", "run-1") is not None
 
 
 def test_one_that_is_told_to_stay_stays_however_long_that_is(

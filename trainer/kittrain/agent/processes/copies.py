@@ -23,7 +23,7 @@ from kittrain.system import port
 from kittrain.system.import_path import with_packages
 
 COMMAND: Final = (sys.executable, "-P", "-m", "kittrain.rank.snapshots.peers")
-MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.mark
+MARK: Final = ".copies.json"  # kittrain.rank.snapshots.folder.copies_status
 POLL: Final = 0.05
 RELEASE: Final = 5.0  # seconds for that
 AGAIN: Final = 2.0  # seconds until one that has ended is started again

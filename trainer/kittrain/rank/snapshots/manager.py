@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kittrain.rank.snapshots.files.shards import CorruptError
-from kittrain.rank.snapshots.folder import mark, shared_folder, snapshot
+from kittrain.rank.snapshots.folder import copies_status, shared_folder, snapshot
 from kittrain.rank.snapshots.folder.archive import Archive, SnapshotError
 from kittrain.rank.snapshots.folder.candidates import Candidates
 from kittrain.rank.snapshots.folder.chain import Chain, Committed, Pending, Report
@@ -416,7 +416,7 @@ class SnapshotManager:
         def look() -> bool:
             nonlocal copied
             self._world.heartbeat.beat(Phase.SAVING)
-            found = mark.read(folder, self._identity.run)
+            found = copies_status.read(folder, self._identity.run)
             copied = copied or bool(found and found.copied_digest in digests)
             return copied or self._archive is None or time.monotonic() > deadline
 

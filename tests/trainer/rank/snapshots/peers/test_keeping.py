@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from kittrain.rank.snapshots.files import shards
-from kittrain.rank.snapshots.folder import mark, snapshot
+from kittrain.rank.snapshots.folder import copies_status, snapshot
+from kittrain.rank.snapshots.folder.copies_status import CopiesStatus
 from kittrain.rank.snapshots.folder.held import Holdings
 from kittrain.rank.snapshots.folder.snapshot import MANIFEST, Manifest
 from kittrain.rank.snapshots.peers.directory import Plan, Task
@@ -66,8 +67,8 @@ class Node:
         threading.Thread(target=self.keeper.keep, daemon=True).start()
 
     @property
-    def mark(self) -> mark.Mark | None:
-        return mark.read(self.folder, "run-1")
+    def status(self) -> CopiesStatus | None:
+        return copies_status.read(self.folder, "run-1")
 
     def held(self) -> dict[str, tuple[int, ...]]:
         return {one.name: one.numbers for one in Holdings(self.folder).scan()}
@@ -104,7 +105,7 @@ def running(folder: Path, count: int, *, keep: int = 3) -> Iterator[list[Node]]:
 
 
 def copied(nodes: Sequence[Node], step: int) -> bool:
-    return all(node.mark is not None and node.mark.copied_step == step for node in nodes)
+    return all(node.status is not None and node.status.copied_step == step for node in nodes)
 
 
 def test_each_shard_is_copied_and_all_nodes_know(tmp_path: Path) -> None:
@@ -115,14 +116,14 @@ def test_each_shard_is_copied_and_all_nodes_know(tmp_path: Path) -> None:
         assert [node.held() for node in nodes] == [{saved.name: (0, 1)}] * 2
         for node in nodes:
             assert snapshot.verify(node.folder / saved.name).digest == saved.digest
-            assert node.mark == mark.Mark(
+            assert node.status == CopiesStatus(
                 run="run-1",
                 step=3,
                 have=2,
                 wanted=2,
                 copied_step=3,
                 copied_digest=saved.digest,
-                sent=node.mark.sent if node.mark else 0,
+                sent=node.status.sent if node.status else 0,
             )
         assert sum(node.server.sent for node in nodes) == sum(one.size for one in saved.shards)
 
@@ -156,11 +157,11 @@ def test_what_is_damaged_at_its_only_holder_is_no_copy_and_is_said(tmp_path: Pat
         saved = publish(nodes, tmp_path / "whole", manifest())
         flip(nodes[0].folder / saved.name / shards.name(0))
         begin(nodes)
-        wait(lambda: bool(nodes[1].mark and nodes[1].mark.warning))
+        wait(lambda: bool(nodes[1].status and nodes[1].status.warning))
         assert nodes[1].held() == {saved.name: (1,)}
         assert not list(nodes[1].folder.glob("*/.tmp-*"))
-        assert nodes[1].mark
-        assert nodes[1].mark.copied_step is None
+        assert nodes[1].status
+        assert nodes[1].status.copied_step is None
 
 
 def test_expired_snapshots_go_once_a_newer_one_has_its_copies_and_not_before(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_copies_that_do_not_keep_up_leave_the_safe_one_and_do_not_fill_the_disk(
             chain.append(publish(nodes, tmp_path / "whole", later))
         wait(lambda: all(chain[5].name in node.held() and len(node.held()) <= 4 for node in nodes))  # of six
         assert all({chain[0].name, chain[5].name} <= node.held().keys() for node in nodes)
-        wait(lambda: all(node.mark and node.mark.copied_step == 1 and node.mark.warning for node in nodes))
+        wait(lambda: all(node.status and node.status.copied_step == 1 and node.status.warning for node in nodes))
 
 
 def test_a_lost_node_is_replaced_by_one_without_anything(tmp_path: Path) -> None:
@@ -242,13 +243,13 @@ def test_one_that_begins_a_round_before_the_directory_waits_for_it(tmp_path: Pat
         places = tuple(one.place for one in nodes)
         nodes[1].keeper.begin(Round(number=7, places=places))
         time.sleep(0.2)
-        assert nodes[1].mark is None
+        assert nodes[1].status is None
         nodes[0].keeper.begin(Round(number=7, places=places))
         wait(lambda: copied(nodes, saved.step))
 
 
 def settled(node: Node) -> bool:
-    return node.mark is not None and node.mark.settled == os.getpid()
+    return node.status is not None and node.status.settled == os.getpid()
 
 
 def test_a_node_is_needed_until_the_one_that_mirrors_has_all_of_the_newest(tmp_path: Path) -> None:
@@ -270,18 +271,18 @@ def test_a_node_is_needed_no_more_once_the_others_are_in_a_later_round(tmp_path:
     begin(nodes)
     nodes[0].server.refuses = nodes[1].server.refuses = True
     publish(nodes, tmp_path / "whole", manifest())
-    wait(lambda: nodes[1].mark is not None)
+    wait(lambda: nodes[1].status is not None)
     begin(nodes[:1], 2)
     nodes[1].keeper.finish()
     wait(lambda: settled(nodes[1]))
 
 
 def leads(node: Node) -> bool:
-    return node.mark is not None and node.mark.leads == os.getpid()
+    return node.status is not None and node.status.leads == os.getpid()
 
 
 def released(node: Node) -> bool:
-    return node.mark is not None and node.mark.released == os.getpid()
+    return node.status is not None and node.status.released == os.getpid()
 
 
 def cut(node: Node, address: str) -> None:
@@ -298,14 +299,14 @@ def test_nodes_stay_until_what_is_nowhere_else_is_uploaded(tmp_path: Path) -> No
     wait(lambda: copied(nodes, saved.step))
     time.sleep(0.5)  # some looks
     assert not any(map(settled, nodes[1:])), "the one that uploads has yet to end"
-    assert all(node.mark and node.mark.stays == os.getpid() for node in nodes[1:])
+    assert all(node.status and node.status.stays == os.getpid() for node in nodes[1:])
     nodes[0].keeper.finish("job")
     wait(lambda: [node.held().get(saved.name) for node in nodes] == [(0, 1)] * 3 + [None] and settled(nodes[3]))
     wait(lambda: settled(nodes[0]))
     assert not any(map(settled, nodes[1:3]))
     nodes[0].keeper.release()
     wait(lambda: all(map(settled, nodes)) and released(nodes[0]))
-    assert not any(node.mark and node.mark.stays for node in nodes), "nothing keeps them any more"
+    assert not any(node.status and node.status.stays for node in nodes), "nothing keeps them any more"
 
 
 @pytest.mark.parametrize("frozen", [False, True])

@@ -12,7 +12,8 @@ import torch
 from kitjob import typed
 from kitjob.report import RankProgress
 from kittrain.rank.snapshots.files import shards
-from kittrain.rank.snapshots.folder import mark
+from kittrain.rank.snapshots.folder import copies_status
+from kittrain.rank.snapshots.folder.copies_status import CopiesStatus
 from kittrain.rank.snapshots.folder.snapshot import read_manifest
 from tests.trainer import sharded
 from tests.trainer.runs import flip
@@ -119,7 +120,7 @@ def test_training_begins_again_only_if_no_snapshot_was_ever_whole(tmp_path: Path
     assert sharded.run(folders, "replicated", 1, env=APART) == [0] * 2
     shutil.rmtree(folders[0])
     if was_whole:
-        mark.write(folders[1], mark.Mark(run="run", copied_step=4))
+        copies_status.write(folders[1], CopiesStatus(run="run", copied_step=4))
     codes = sharded.run(folders, "replicated", 1, env=APART)
     log = "".join(path.read_text() for path in tmp_path.glob("log-*"))
     assert codes == [1, 1] if was_whole else [0, 0], log

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from kittrain.rank.snapshots.files.shards import CorruptError
-from kittrain.rank.snapshots.folder import mark as marks
+from kittrain.rank.snapshots.folder import copies_status
 from kittrain.rank.snapshots.folder.archive import Archive
+from kittrain.rank.snapshots.folder.copies_status import CopiesStatus
 from kittrain.rank.snapshots.folder.held import Held, Holdings
-from kittrain.rank.snapshots.folder.mark import Mark
 from kittrain.rank.snapshots.folder.snapshot import IncompatibleError
 from kittrain.rank.snapshots.peers.directory import GONE, Directory, Ends, Plan
 from kittrain.rank.snapshots.peers.fetching import Fetcher, FetchError
@@ -64,7 +64,7 @@ class Keeper:
     _changed: threading.Event = field(default_factory=threading.Event)
     _channel: Channel | None = None
     _asked: str = ""  # the address that the channel is to
-    _mark: Mark | None = None
+    _status: CopiesStatus | None = None
     _told: str = ""
     _seen: Sequence[Held] | None = None  # as the directory was told last
     _told_at: float = 0.0
@@ -87,7 +87,7 @@ class Keeper:
         self._changed.set()
 
     def finish(self, what: Ends = "node") -> None:
-        """Nothing more is published here: tell by the mark when others need this no more; called by another thread."""
+        """Nothing more is published here: the status says when others need this no more; from another thread."""
         self._heard_at = time.monotonic()
         if self.stays:
             self._ends = what
@@ -96,7 +96,7 @@ class Keeper:
         self._changed.set()
 
     def release(self) -> None:
-        """What is here is uploaded, or given up: tell those who stay, and the agent by the mark."""
+        """What is here is uploaded, or given up: tell those who stay, and the agent by the status."""
         self.server.release()
         self._released.set()
         self._changed.set()
@@ -129,7 +129,7 @@ class Keeper:
         needed = not (self._settled and not self._stay) and not self._superseded and not silent
         told = self._released.is_set() and not self.server.awaited
         own = os.getpid()
-        last = self._mark or Mark(run=self.run)
+        last = self._status or CopiesStatus(run=self.run)
         self._write(
             replace(
                 last,
@@ -222,7 +222,7 @@ class Keeper:
             self._pruned = newest.digest
 
     def _tell(self, plan: Plan) -> None:
-        last = self._mark or Mark(run=self.run)
+        last = self._status or CopiesStatus(run=self.run)
         self._write(
             replace(
                 last,
@@ -244,15 +244,15 @@ class Keeper:
         if text != self._told:
             self._told = text
             self._say(text)
-        last = self._mark or Mark(run=self.run)
+        last = self._status or CopiesStatus(run=self.run)
         self._write(replace(last, warning=text))
 
     def _say(self, text: str) -> None:
         self.log(f"warning: {text}")
 
-    def _write(self, mark: Mark) -> None:
+    def _write(self, status: CopiesStatus) -> None:
         """For the ranks and the agent."""
-        if mark != self._mark:
+        if status != self._status:
             with suppress(FileNotFoundError):  # there is no folder yet
-                marks.write(self.folder, mark)
-                self._mark = mark
+                copies_status.write(self.folder, status)
+                self._status = status

@@ -16,7 +16,7 @@ from pathlib import Path
 from kittrain.rank.snapshots.files import shards
 from kittrain.rank.snapshots.files.shard_file import ShardFile
 from kittrain.rank.snapshots.files.shards import CorruptError, Tail
-from kittrain.rank.snapshots.folder import mark, snapshot
+from kittrain.rank.snapshots.folder import copies_status, snapshot
 from kittrain.rank.snapshots.folder.archive import SnapshotError
 from kittrain.rank.snapshots.folder.candidates import Candidates
 from kittrain.rank.snapshots.folder.held import Held, Holdings, Spread, complete, of_manifest, spread
@@ -183,14 +183,14 @@ class NodeFolders:
                 )
 
     def _check_from_scratch(self, known: Sequence[Spread]) -> None:
-        found = mark.read(self.folder, self.world.env.run_id)
-        marks = self.world.gather(bool(found and found.copied_step is not None) if self.leads else None, bool | None)
-        away = self.world.env.job.max_nodes - sum(one is not None for one in marks)
+        found = copies_status.read(self.folder, self.world.env.run_id)
+        complete = self.world.gather(bool(found and found.copied_step is not None) if self.leads else None, bool | None)
+        away = self.world.env.job.max_nodes - sum(one is not None for one in complete)
 
         def check() -> None:
             if self.candidates:
                 incomplete = [one.name for one in known if one.missing]
-                self.candidates.check_spread(incomplete, was_complete=any(marks), away=away)
+                self.candidates.check_spread(incomplete, was_complete=any(complete), away=away)
 
         self.world.attempt(check, SnapshotError, StorageUnavailableError)
 

@@ -14,8 +14,8 @@ FILE: Final = ".copies.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
-    """How far it is.
+class CopiesStatus:
+    """Status of the process that keeps copies of the ranks' shards on other nodes.
 
     Attributes:
         run: id of the run.
@@ -46,20 +46,20 @@ class Mark:
     released: int = 0
 
 
-def read(folder: Path, run: str) -> Mark | None:
-    """The mark of a run; None if there is none that can be read."""
+def read(folder: Path, run: str) -> CopiesStatus | None:
+    """That of a run; None if there is none that can be read."""
     with suppress(OSError, MalformedError):
-        found: Mark = typed.load(Mark, (folder / FILE).read_bytes())
+        found: CopiesStatus = typed.load(CopiesStatus, (folder / FILE).read_bytes())
         return found if found.run == run else None
     return None
 
 
-def write(folder: Path, mark: Mark) -> None:
-    """Replace the mark; what is lost in a power cut is written again.
+def write(folder: Path, status: CopiesStatus) -> None:
+    """Replace it; what is lost in a power cut is written again.
 
     Raises:
         OSError: it cannot be written.
     """
     scratch = folder / f"{FILE}.new"
-    scratch.write_bytes(typed.dump(mark))
+    scratch.write_bytes(typed.dump(status))
     scratch.replace(folder / FILE)
