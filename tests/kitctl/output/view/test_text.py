@@ -128,7 +128,7 @@ def test_a_failed_job_without_a_traceback_shows_its_last_lines_and_the_fix() -> 
 def test_what_follows_from_a_cause_is_told_after_it_and_not_before() -> None:
     cause, rest = "2 ranks train in a process group, and exchange no gradients", "each has a model of its own"
     reason = f"{cause}: {rest}"
-    node = replace(RUNNING.nodes[0], state="Done", reason=f"all ranks succeeded, but {reason}")
+    node = msgspec.structs.replace(RUNNING.nodes[0], state="Done", reason=f"all ranks succeeded, but {reason}")
     page = job_page(replace(RUNNING, phase="Succeeded", reason=reason, nodes=(node,)), now=200.0)
     assert page[1:3] == ["Phase      Succeeded", f"Why        {reason}"]
     assert page[-1].endswith("as above")
