@@ -110,6 +110,21 @@ for i in range(40):
 print(model.predict(torch.ones(1, 4)))
 """
 )
+_VALIDATED: Final = (
+    DDP
+    + """
+layers = torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 2)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    for i in range(10):
+        step()
+    with torch.no_grad():
+        for i in range(5):
+            model(torch.randn(2, 4))
+dist.barrier()
+"""
+)
 BLIND_SILENT: Final = (
     Situation(
         name="gradients that are zeroed before they are used",
@@ -151,6 +166,13 @@ BLIND_SILENT: Final = (
         script=_SPLIT,
         cause=r"the DistributedSampler of rank 0 has other indices of the data set than that of rank 1",
         fix=r"with one seed on all ranks",
+        first=(False, False),
+    ),
+    Situation(
+        name="an evaluation in training mode",
+        script=_VALIDATED,
+        cause=r"the model was evaluated in training mode: 15 passes with 1 BatchNorm1d, 1 Dropout",
+        fix=r"model\.eval\(\)",
         first=(False, False),
     ),
     Situation(

@@ -104,6 +104,14 @@ GROUPS: Final = Family(
             means="these layers leave nothing out, and learn no statistics, from the first evaluation on",
         ),
         Rule(
+            r"(the model was evaluated in training mode: )",
+            "",
+            "call model.eval() before the evaluation, and model.train() after it: torch.no_grad() alone leaves dropout "
+            "on, and lets batch norms learn from what they evaluate",
+            seen="the model was evaluated in training mode: 40 passes with 2 BatchNorm1d, 4 Dropout",
+            means="what it has measured is worse than the model is, and differs from run to run",
+        ),
+        Rule(
             r"(optimizer steps used gradients that were not averaged over the ranks: )",
             "",
             "leave no_sync() for the last backward pass before optimizer.step(), as `if (i + 1) % n == 0` does, or "

@@ -19,6 +19,7 @@ from kittrain.outcome.rank_output import (
     REPLAYED,
     SAME_ORDER,
     STILL_EVALUATES,
+    STILL_TRAINS,
     TAKEN_FOR_TRUE,
     UNAVERAGED,
     UNSEEN_CHANGE,
@@ -67,6 +68,16 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(8):
     with model.no_sync():  # the group of this test exchanges nothing
         step()
+"""
+EVALUATED: Final = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step()
+{first}
+with torch.no_grad():
+    model(data), model(data)
 """
 RESUMED: Final = """
 for i in range(2):
@@ -117,6 +128,7 @@ SCRIPTS: Final = {
     ZEROED_UNUSED: 8 * (3 * "model.zero_grad()\npassed()\n" + "step()\n"),
     UNAVERAGED: GROUP.format(exchanged=0),
     STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
+    STILL_TRAINS: EVALUATED.format(first=""),
     NEW_SCHEDULE: RESUMED.format(load=""),
     SAME_ORDER: PASSES.format(chosen="", passes="DataLoader(data, sampler=sampler)"),
     REPLAYED: "kept = None" + PASSES.format(
@@ -135,6 +147,7 @@ WELL: Final = (
     "for i in range(32):\n    model.zero_grad()\n    passed()\n    optimizer.step()",
     "for i in range(32):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()\n        optimizer.zero_grad()",
     "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
+    EVALUATED.format(first="model.eval()"),
     RESUMED.format(load="schedule.load_state_dict(state)"),
     PASSES.format(chosen="sampler.set_epoch(epoch)", passes="DataLoader(data, sampler=sampler)"),
     WORKERS.format(persistent=False),

@@ -14,6 +14,7 @@ from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.agent.hooks.notes.new_schedules import NewSchedules
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.notes.training_evaluations import TrainingEvaluations
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
 from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
 from kittrain.agent.hooks.notes.zeroed_gradients import ZeroedGradients
@@ -46,6 +47,7 @@ class Notes:
         self._unaveraged = UnaveragedSteps()
         self._schedules = NewSchedules()
         self._changes = UnseenChanges(steps)
+        self._evaluations = TrainingEvaluations(steps)
 
     def watch(self) -> None:
         """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
@@ -54,6 +56,9 @@ class Notes:
         _watch("torch.optim.optimizer", self._zeroed.watch_optimizers, self._zeroed)
         _watch("torch.nn.modules.module", self._zeroed.watch_modules)
         _watch("torch.nn.parallel.distributed", self._parameters.watch, self._parameters)
+        _watch("torch.nn.parallel.distributed", self._evaluations.watch, self._evaluations)
+        _watch("torch.nn.modules.module", self._evaluations.watch_modules)
+        _watch("torch", self._evaluations.watch_compiler)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
