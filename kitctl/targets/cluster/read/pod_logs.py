@@ -112,25 +112,36 @@ def follow(api: Api, source: Source) -> Iterator[list[Line]]:
     """Batches of new lines until the job has ended and the last line of each pod was read; a batch may be empty.
 
     First come the lines of pods that were deleted before, last the unread lines of pods that were deleted meanwhile.
+    Who closes this before its end leaves no reader behind: each ends with what it reads next.
     """
-    arriving: queue.Queue[list[Line]] = queue.Queue(MOST_WAITING)
-    readers: dict[str, _Reader] = {}
+    readers = _Readers(api)
     missing, read = _missing(source)
     if missing:
         yield [*source.copies(missing, read)]
+    try:
+        yield from _followed(source, readers)
+    finally:
+        readers.stopped.set()
+    cut = sum(not reader.whole for reader in readers)
+    if count := max(cut, _missing(source)[0] - missing) if readers.by_uid else 0:
+        yield [*source.copies(count, [reader.read for reader in readers])]
+
+
+def _followed(source: Source, readers: _Readers) -> Iterator[list[Line]]:
+    """Batches of what pods log, until the job has ended and each that answers was read to its end."""
     ended, next_poll = False, 0.0
     while True:
         if time.monotonic() >= next_poll:
             ended = source.ended()
-            _start_readers(api, source.pods(), readers, arriving)
+            readers.start(source.pods())
             next_poll = time.monotonic() + POLL_SECONDS
-        batch = _receive(arriving)
+        batch = _receive(readers.arriving)
         yield batch
-        if ended and not batch and not any(reader.is_alive() and not reader.silent for reader in readers.values()):
-            break
-    cut = sum(not reader.whole for reader in readers.values())
-    if count := max(cut, _missing(source)[0] - missing) if readers else 0:
-        yield [*source.copies(count, [reader.read for reader in readers.values()])]
+        for reader in readers:
+            if reader.error:
+                raise reader.error
+        if ended and not batch and not any(reader.is_alive() and not reader.silent for reader in readers):
+            return
 
 
 def _missing(source: Source) -> tuple[int, list[ReadLog]]:
@@ -139,20 +150,36 @@ def _missing(source: Source) -> tuple[int, list[ReadLog]]:
     return source.missing(pods), [agent_runs.read_log(pod) for pod in pods if job_facts.has_logs(pod)]
 
 
-def _start_readers(
-    api: Api, pods: list[Object], readers: dict[str, _Reader], arriving: queue.Queue[list[Line]]
-) -> None:
-    """Start a reader for each pod that has logs, by uid: a pod that replaces another one may have its name."""
-    for pod in filter(job_facts.has_logs, pods):
-        if (uid := pod["metadata"]["uid"]) not in readers:
-            readers[uid] = _Reader(api, pod, arriving)
-            readers[uid].start()
+class _Readers:
+    """A reader for each pod that has logs, by uid: a pod that replaces another one may have its name.
+
+    Attributes:
+        by_uid: the readers.
+        arriving: what they have read.
+        stopped: whether nobody wants it any more.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self.by_uid: dict[str, _Reader] = {}
+        self.arriving: queue.Queue[list[Line]] = queue.Queue(MOST_WAITING)
+        self.stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[_Reader]:
+        return iter(self.by_uid.values())
+
+    def start(self, pods: list[Object]) -> None:
+        """Start those of new pods."""
+        for pod in filter(job_facts.has_logs, pods):
+            if (uid := pod["metadata"]["uid"]) not in self.by_uid:
+                self.by_uid[uid] = _Reader(self._api, pod, self.arriving, self.stopped)
+                self.by_uid[uid].start()
 
 
 class _Reader(threading.Thread):
     """Follows one pod's log to its end."""
 
-    def __init__(self, api: Api, pod: Object, arriving: queue.Queue[list[Line]]) -> None:
+    def __init__(self, api: Api, pod: Object, arriving: queue.Queue[list[Line]], stopped: threading.Event) -> None:
         super().__init__(daemon=True)
         self._api = api
         self._namespace = pod["metadata"]["namespace"]
@@ -162,10 +189,12 @@ class _Reader(threading.Thread):
         self._uid = pod["metadata"]["uid"]
         self._log = agent_runs.read_log(pod)
         self._arriving = arriving
+        self._stopped = stopped
         self._last: Line | None = None
         self._place = _Place()
         self.silent = False  # whether the pod's kubelet does not answer, for example on a node that is off
         self.whole = False  # whether the pod's whole log was read
+        self.error: Exception | None = None  # with which it has ended, and which nothing here expects
 
     @property
     def read(self) -> ReadLog:
@@ -173,14 +202,19 @@ class _Reader(threading.Thread):
         return replace(self._log, whole=self.whole, last=self._last)
 
     def run(self) -> None:
-        """Read until the log has ended."""
-        while not self._read():
-            time.sleep(POLL_SECONDS)
+        """Read until the log has ended, or nobody wants it any more."""
+        try:
+            while not (self._read() or self._stopped.wait(POLL_SECONDS)):
+                pass
+        except Exception as error:  # noqa: BLE001 - who follows the logs raises it
+            self.error = error
 
     def _read(self) -> bool:
         """Read until the connection ends; returns whether the log has ended as well."""
         try:
             self._take(follow="true")
+            if self._stopped.is_set():
+                return True
             pod = self._api.find("Pod", self._namespace, self._pod)
             exists = pod is not None and pod["metadata"]["uid"] == self._uid
             if exists and not job_facts.is_running(pod or {}):
@@ -199,12 +233,21 @@ class _Reader(threading.Thread):
         """Read what is new, to the end of a request."""
         query |= self._place.since()
         for texts in self._api.arriving_lines(self._namespace, self._pod, self._container, **query):
+            if self._stopped.is_set():
+                return
             self.silent = False
             read = (parse(text, self._index) for text in texts if not text.startswith(KUBELET_ERRORS))
             lines = [line for line in read if self._place.pass_by(line)]
             if lines:
                 self._last = lines[-1]
-                self._arriving.put(lines)
+                self._put(lines)
+
+    def _put(self, lines: list[Line]) -> None:
+        """Hand lines over, once there is room."""
+        while not self._stopped.is_set():
+            with suppress(queue.Full):
+                self._arriving.put(lines, timeout=POLL_SECONDS)
+                return
 
 
 def _receive(arriving: queue.Queue[list[Line]]) -> list[Line]:

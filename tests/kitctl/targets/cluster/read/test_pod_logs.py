@@ -215,3 +215,54 @@ def test_follow_waits_for_the_last_lines_of_a_job_that_has_ended(job: Job, kit: 
         sent.set()
     assert empty >= 5
     assert texts[-2:] == ["zero", "two"]
+
+
+def reading() -> list[threading.Thread]:
+    """The readers that have not ended."""
+    return [one for one in threading.enumerate() if isinstance(one, pod_logs._Reader)]
+
+
+def end(readers: Sequence[threading.Thread]) -> bool:
+    """Wait for readers; whether all have ended."""
+    for one in readers:
+        one.join(timeout=60)
+    return not any(one.is_alive() for one in readers)
+
+
+def test_who_stops_following_leaves_no_reader(job: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook, by `break`: one would read on, of a job that runs for weeks."""
+    monkeypatch.setattr(pod_logs, "POLL_SECONDS", 0.05)
+    job.pod("run-2-a", 2, 20, "it runs", running=True)
+    before = reading()
+    batches = follow(kit.target().api, job.source(ends=10_000))
+    while not any(line.text == "it runs" for line in next(batches)):
+        pass
+    readers = [one for one in reading() if one not in before]
+    assert readers
+    batches.close()  # type: ignore[attr-defined] # it is a generator
+    assert end(readers)
+
+
+def test_nor_one_that_waits_for_room(talkative: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_logs, "MOST_WAITING", 1)
+    monkeypatch.setattr(pod_logs, "POLL_SECONDS", 0.05)
+    before = reading()
+    batches = follow(kit.target().api, talkative.source(ends=10_000))
+    next(batches)
+    readers = [one for one in reading() if one not in before]
+    batches.close()  # type: ignore[attr-defined]
+    assert end(readers)
+
+
+def test_an_error_that_nobody_expects_is_raised_where_the_log_is_followed(
+    talkative: Job, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a pod's lines would be missing without a word."""
+    target = kit.target().api
+
+    def fails(*_args: object, **_kwargs: object) -> Iterator[list[str]]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(target, "arriving_lines", fails)
+    with pytest.raises(ZeroDivisionError):
+        list(follow(target, talkative.source(ends=10_000)))
