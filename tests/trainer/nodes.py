@@ -83,10 +83,8 @@ class Nodes:
 
     def ranks(self, index: int) -> list[int]:
         """The process ids of a node's ranks."""
-        listed = (
-            int(pid) for pid in Path(f"/proc/{self.pid(index)}/task/{self.pid(index)}/children").read_text().split()
-        )
-        return [pid for pid in listed if os.getsid(pid) == pid]  # unlike the hub and the zygote
+        listed = Path(f"/proc/{self.pid(index)}/task/{self.pid(index)}/children").read_text().split()
+        return [int(pid) for pid in listed if leads_session(int(pid))]  # unlike the hub and the zygote
 
     def signal(self, index: int, number: signal.Signals) -> None:
         """Signal only the agent, as a container runtime does."""
@@ -166,3 +164,11 @@ def free_port() -> int:
                 continue
         CLAIMS.append(claim)
         return number
+
+
+def leads_session(pid: int) -> bool:
+    """Whether a process leads a session; not one that has ended meanwhile."""
+    try:
+        return os.getsid(pid) == pid
+    except ProcessLookupError:
+        return False

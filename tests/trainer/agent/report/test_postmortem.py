@@ -101,7 +101,7 @@ CASES = {
         "import ctypes\ntry:\n    ctypes.CDLL('libcuda.so.1')\n"
         "except OSError as error:\n    raise ImportError(str(error))",
         "ImportError: libcuda.so.1: cannot open shared object file",
-        "NVIDIA driver",
+        "on nodes with the driver",
     ),
     "name": Case("undefined", "NameError: name 'undefined' is not defined", "define or import it", shown="line 1"),
     "interrupted": Case("import os, signal\nos.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt", "SIGINT"),
