@@ -125,6 +125,25 @@ for epoch in range(3):
 dist.barrier()
 """
 )
+_LOADED: Final = (
+    DDP
+    + """
+if rank == 0:
+    model.module.load_state_dict({name: one + 0.5 for name, one in model.module.state_dict().items()})
+for i in range(40):
+    step()
+dist.barrier()
+"""
+)
+_RATES: Final = (
+    DDP
+    + """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1 * (rank + 1))
+for i in range(40):
+    step()
+dist.barrier()
+"""
+)
 BLIND_SILENT: Final = (
     Situation(
         name="gradients that are zeroed before they are used",
@@ -173,6 +192,20 @@ BLIND_SILENT: Final = (
         script=_VALIDATED,
         cause=r"the model was evaluated in training mode: 15 passes with 1 BatchNorm1d, 1 Dropout",
         fix=r"model\.eval\(\)",
+        first=(False, False),
+    ),
+    Situation(
+        name="a checkpoint that rank 0 alone loads into the wrapped model",
+        script=_LOADED,
+        cause=r"rank 1: the model is not that of rank 0 any more: weight differs, as seen after 4 backward passes",
+        fix=r"a checkpoint loaded by all",
+        first=(False, False),
+    ),
+    Situation(
+        name="learning rates that differ between ranks",
+        script=_RATES,
+        cause=r"rank 1: the model is not that of rank 0 any more",
+        fix=r"the same learning rate",
         first=(False, False),
     ),
     Situation(

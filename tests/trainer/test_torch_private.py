@@ -83,6 +83,7 @@ WAITS: Final = (
 )
 HOOKS: Final = (*hooks.MODULE, *hooks.PARAMETER, *hooks.OPTIMIZER)
 TIMEOUT: Final = "_set_pg_timeout"
+DEFAULT_STORE: Final = "_get_default_store"
 CREATE_STORE: Final = "_create_c10d_store"
 SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
@@ -225,6 +226,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         LOG_LEVEL,
         SET_GROUP,
         CREATE_STORE,
+        DEFAULT_STORE,
         *COUNT_COLLECTIVES,
         *(name for name in early.EXCHANGES if private(name)),
         ITERATOR,
@@ -547,6 +549,17 @@ def test_stores_are_created_by_one_function() -> None:
     assert list(inspect.signature(found).parameters)[:5] == ["hostname", "port", "rank", "world_size", "timeout"]
     calls = inspect.getsource(rendezvous).count(f"= {CREATE_STORE}(\n")
     assert calls == 2, "env:// and tcp://"
+
+
+def test_the_default_group_has_a_store() -> None:
+    assert list(inspect.signature(getattr(distributed_c10d, DEFAULT_STORE)).parameters) == []
+    assert early.default_store(distributed_c10d) is None, "without a group"
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        early.default_store(distributed_c10d).set("key", "value")
+        assert early.default_store(distributed_c10d).get("key") == b"value"
+    finally:
+        dist.destroy_process_group()
 
 
 def test_exchanges_are_all_that_torchs_functions_begin() -> None:

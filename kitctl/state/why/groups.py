@@ -97,6 +97,15 @@ GROUPS: Final = Family(
             means="the passes before the last one of a step have no effect",
         ),
         Rule(
+            r"(the model is not that of rank 0 any more: )",
+            "",
+            "do the same on all ranks: the same learning rate and steps, and a checkpoint loaded by all, or before "
+            "DistributedDataParallel(model), which sends the parameters of rank 0 to the others",
+            seen="rank 1: the model is not that of rank 0 any more: head.weight differs, as seen after 64 backward "
+            "passes",
+            means="DDP averages gradients, and expects that all ranks apply them to equal parameters",
+        ),
+        Rule(
             r"(the model was trained in evaluation mode after an evaluation: )",
             "",
             "call model.train() at the beginning of each epoch, or after the evaluation: model.eval() holds until then",

@@ -26,6 +26,7 @@ NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # w
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
 TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
 STILL_EVALUATES: Final = "the model was trained in evaluation mode after an evaluation: "  # with which layers
+ANOTHER_MODEL: Final = "the model is not that of rank 0 any more: "  # which parameter, and when it was seen
 STILL_TRAINS: Final = "the model was evaluated in training mode: "  # in how many passes, with which layers
 UNAVERAGED: Final = "optimizer steps used gradients that were not averaged over the ranks: "  # how many
 NEW_SCHEDULE: Final = "a learning rate schedule began anew, although its optimizer was resumed: "  # which
@@ -37,7 +38,7 @@ UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what w
 # Of hooks, what tells most first.
 NOTES: Final = (
     *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, NOT_GIVEN, NOT_REGISTERED, NEVER_ZEROED, ZEROED_UNUSED),
-    *(UNAVERAGED, STILL_EVALUATES, STILL_TRAINS, NEW_SCHEDULE),
+    *(UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NEW_SCHEDULE),
     *(SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change

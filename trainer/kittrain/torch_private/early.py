@@ -85,6 +85,14 @@ def on_default_group(
     return True
 
 
+def default_store(distributed_c10d: ModuleType) -> Any:
+    """The store of the default process group; None if there is no such group. Torch has no public name for it."""
+    try:
+        return distributed_c10d._get_default_store()  # noqa: SLF001
+    except (AttributeError, ValueError):
+        return None
+
+
 def around_stores(rendezvous: ModuleType, meet: Callable[..., Any]) -> None:
     """Call ``meet`` in place of what creates the store of ``env://`` and ``tcp://``, with that and its arguments.
 

@@ -70,7 +70,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
             "torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders, notes)
         )
         after_import("torch.optim.optimizer", lambda module: own_folders.watch(module, environ))
-        after_import(C10D, lambda module: _watch_groups(module, writer))
+        after_import(C10D, lambda module: _watch_groups(module, writer, notes))
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, notes))
         after_import("torch.nn.modules.module", evaluations.watch)
         notes.watch()
@@ -152,13 +152,14 @@ def plain(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     return (args[1] if len(args) > 1 else kwargs.get("grad_tensors")) is None
 
 
-def _watch_groups(module: ModuleType, writer: ScriptWriter) -> None:
+def _watch_groups(module: ModuleType, writer: ScriptWriter, notes: Notes) -> None:
     """Write the size of each process group that becomes the default one, and at the end what ranks have exchanged."""
     last = LastCall(writer.calls, writer.calls_again, lambda: writer.steps)
 
     def formed(group: Any) -> None:
         writer.group_formed(group.size())
         last.formed(group.size())
+        notes.formed()
         if not counts_collectives(module):
             writer.meets_otherwise()
 

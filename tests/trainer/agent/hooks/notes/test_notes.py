@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from kittrain.outcome.rank_output import (
+    ANOTHER_MODEL,
     CHANGED_NOTHING,
     LEFT_GRADIENTS,
     NEVER_ZEROED,
@@ -78,6 +80,14 @@ step()
 {first}
 with torch.no_grad():
     model(data), model(data)
+"""
+DIVERGED: Final = """
+import torch.distributed as dist
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1 + {more} * dist.get_rank())
+for _ in range(16):
+    step()
 """
 RESUMED: Final = """
 for i in range(2):
@@ -155,13 +165,13 @@ WELL: Final = (
 )
 
 
-def notes(folder: Path, script: str) -> list[str]:
+def notes(folder: Path, script: str, **env: str) -> list[str]:
     """What a rank says at the end of a script."""
-    run_warm(folder, BEGIN + script, MASTER_PORT=str(free_port()))
+    run_warm(folder, BEGIN + script, **{"MASTER_PORT": str(free_port()), **env})
     return [line for line in (folder / "output").read_text().splitlines() if line.startswith("note: ")]
 
 
-@pytest.mark.parametrize("told", NOTES)
+@pytest.mark.parametrize("told", [one for one in NOTES if one != ANOTHER_MODEL])
 def test_a_rank_says_at_its_end_what_spoiled_a_result(told: str, tmp_path: Path) -> None:
     (line,) = notes(tmp_path, SCRIPTS[told])
     assert line.startswith(f"note: {told}")
@@ -170,3 +180,18 @@ def test_a_rank_says_at_its_end_what_spoiled_a_result(told: str, tmp_path: Path)
 @pytest.mark.parametrize("script", WELL)
 def test_a_rank_says_nothing_of_scripts_that_are_well(script: str, tmp_path: Path) -> None:
     assert notes(tmp_path, script) == []
+
+
+@pytest.mark.parametrize("more", [0.1, 0])
+def test_of_two_ranks_the_second_says_that_its_model_is_another_one(more: float, tmp_path: Path) -> None:
+    port = str(free_port())
+
+    def run(rank: int) -> list[str]:
+        (tmp_path / str(rank)).mkdir()
+        group = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": port}
+        return notes(tmp_path / str(rank), DIVERGED.format(more=more), **group)
+
+    with ThreadPoolExecutor(2) as ranks:
+        first, second = ranks.map(run, range(2))
+    assert not first
+    assert [line.partition(": ")[2][: len(ANOTHER_MODEL)] for line in second] == [ANOTHER_MODEL] * bool(more)

@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
+from kittrain.agent.hooks.notes.diverged_models import DivergedModels
 from kittrain.agent.hooks.notes.idle_steps import IdleSteps
 from kittrain.agent.hooks.notes.left_gradients import LeftGradients
 from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
@@ -48,6 +49,7 @@ class Notes:
         self._schedules = NewSchedules()
         self._changes = UnseenChanges(steps)
         self._evaluations = TrainingEvaluations(steps)
+        self._models = DivergedModels()
 
     def watch(self) -> None:
         """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
@@ -57,12 +59,18 @@ class Notes:
         _watch("torch.nn.modules.module", self._zeroed.watch_modules)
         _watch("torch.nn.parallel.distributed", self._parameters.watch, self._parameters)
         _watch("torch.nn.parallel.distributed", self._evaluations.watch, self._evaluations)
+        _watch("torch.nn.parallel.distributed", self._models.watch, self._models)
+        _watch("torch.distributed.algorithms.model_averaging.averagers", self._models.watch_averagers)
         _watch("torch.nn.modules.module", self._evaluations.watch_modules)
         _watch("torch", self._evaluations.watch_compiler)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
         _watch("argparse", BooleanArguments().watch)
+
+    def formed(self) -> None:
+        """A group has become the default one."""
+        self._models.formed()
 
     def begins(self, tensors: Any, *, keeps_graph: bool) -> None:
         """A backward pass begins that is no evaluation's."""
@@ -71,6 +79,7 @@ class Notes:
     def passed(self, *, exchanged: bool) -> None:
         """It has ended, with or without a collective in it."""
         self._left.passed()
+        self._models.passed(exchanged=exchanged)
         self._zeroed.passed()
         self._unaveraged.passed(exchanged=exchanged)
 
