@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import Final
@@ -24,12 +25,21 @@ def run(folder: Path, script: str, *, python: str | Path = sys.executable, **env
 
 def run_warm(folder: Path, script: str, **env: str) -> HeartbeatState:
     """Run a script in a warm rank, which has imported torch, in its folder; returns what the agent reads afterwards."""
+    return start_warm(folder, script, **env)()
+
+
+def start_warm(folder: Path, script: str, **env: str) -> Callable[[], HeartbeatState]:
+    """Start a script as ``run_warm`` does; what is returned waits for its end."""
     file, log = _prepare(folder, f"import os; os.chdir({str(folder)!r})\n{dedent(script)}"), folder / "output"
     log.touch()
     whole = {**warm_environ(), "KIT_HEARTBEAT_FILE": str(file), **RANK, **env}
-    code = warm_agent_server().start([str(folder / "train.py")], whole, log).wait(timeout=120)
-    assert code == 0, log.read_text()
-    return HeartbeatState.read(file)
+    started = warm_agent_server().start([str(folder / "train.py")], whole, log)
+
+    def end() -> HeartbeatState:
+        assert started.wait(timeout=120) == 0, log.read_text()
+        return HeartbeatState.read(file)
+
+    return end
 
 
 def _prepare(folder: Path, script: str) -> Path:

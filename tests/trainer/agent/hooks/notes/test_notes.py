@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,7 @@ from kittrain.outcome.rank_output import (
     UNSEEN_CHANGE,
     ZEROED_UNUSED,
 )
-from tests.trainer.hooked import run_warm
+from tests.trainer.hooked import run_warm, start_warm
 from tests.trainer.nodes import free_port
 
 BEGIN: Final = """
@@ -165,9 +164,14 @@ WELL: Final = (
 )
 
 
-def notes(folder: Path, script: str, **env: str) -> list[str]:
+def notes(folder: Path, script: str) -> list[str]:
     """What a rank says at the end of a script."""
-    run_warm(folder, BEGIN + script, **{"MASTER_PORT": str(free_port()), **env})
+    run_warm(folder, BEGIN + script, MASTER_PORT=str(free_port()))
+    return noted(folder)
+
+
+def noted(folder: Path) -> list[str]:
+    """The notes in a rank's output."""
     return [line for line in (folder / "output").read_text().splitlines() if line.startswith("note: ")]
 
 
@@ -184,14 +188,14 @@ def test_a_rank_says_nothing_of_scripts_that_are_well(script: str, tmp_path: Pat
 
 @pytest.mark.parametrize("more", [0.1, 0])
 def test_of_two_ranks_the_second_says_that_its_model_is_another_one(more: float, tmp_path: Path) -> None:
-    port = str(free_port())
-
-    def run(rank: int) -> list[str]:
-        (tmp_path / str(rank)).mkdir()
-        group = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": port}
-        return notes(tmp_path / str(rank), DIVERGED.format(more=more), **group)
-
-    with ThreadPoolExecutor(2) as ranks:
-        first, second = ranks.map(run, range(2))
+    group = {"WORLD_SIZE": "2", "MASTER_PORT": str(free_port())}
+    folders = [tmp_path / str(rank) for rank in range(2)]
+    ends = []
+    for rank, folder in enumerate(folders):
+        folder.mkdir()
+        ends.append(start_warm(folder, BEGIN + DIVERGED.format(more=more), RANK=str(rank), **group))
+    for end in ends:
+        end()
+    first, second = map(noted, folders)
     assert not first
     assert [line.partition(": ")[2][: len(ANOTHER_MODEL)] for line in second] == [ANOTHER_MODEL] * bool(more)
