@@ -144,6 +144,19 @@ for i in range(40):
 dist.barrier()
 """
 )
+_BEST: Final = (
+    DDP
+    + """
+best = None
+for epoch in range(4):
+    for i in range(10):
+        step()
+    if epoch == 1:
+        best = model.module.state_dict()
+model.module.load_state_dict(best)
+dist.barrier()
+"""
+)
 BLIND_SILENT: Final = (
     Situation(
         name="gradients that are zeroed before they are used",
@@ -199,6 +212,13 @@ BLIND_SILENT: Final = (
         script=_LOADED,
         cause=r"rank 1: the model is not that of rank 0 any more: weight differs, as seen after 4 backward passes",
         fix=r"a checkpoint loaded by all",
+        first=(False, False),
+    ),
+    Situation(
+        name="a best state that is kept without a copy",
+        script=_BEST,
+        cause=r"load_state_dict was given the model's own tensors, and has changed nothing: Linear after 40 steps",
+        fix=r"copy\.deepcopy\(model\.state_dict\(\)\)",
         first=(False, False),
     ),
     Situation(

@@ -59,6 +59,14 @@ GROUPS: Final = Family(
             means="the model has the values that it began with",
         ),
         Rule(
+            r"(load_state_dict was given the model's own tensors, and has changed nothing: )",
+            "",
+            "keep a copy of what is to be restored, as copy.deepcopy(model.state_dict()), or save it: state_dict() "
+            "refers to the model's own tensors, which further steps change",
+            seen="load_state_dict was given the model's own tensors, and has changed nothing: Net after 800 steps",
+            means="the model, and what was kept as the best one, have the values of the last step",
+        ),
+        Rule(
             r"(argparse has taken for True: .*)",
             "",
             "action=argparse.BooleanOptionalAction in place of type=bool, and --name or --no-name: bool() takes any "
@@ -176,7 +184,8 @@ GROUPS: Final = Family(
             r"(\d+ ranks train in a process group, and exchange no gradients)",
             "{0}",
             "wrap the model in DistributedDataParallel and call what that returns (not model.module, nor the model "
-            "that it was given), or average the gradients; nothing, if the ranks exchange data in another way",
+            "that it was given), without no_sync() in a step's last pass; or average the gradients; nothing, if the "
+            "ranks exchange data in another way",
             seen="2 ranks train in a process group, and exchange no gradients: each has a model of its own; ...",
             means="what they exchange is less than a thousandth of the model a step, such as a loss",
         ),

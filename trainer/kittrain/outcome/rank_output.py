@@ -23,6 +23,7 @@ NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn
 SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
 REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
 NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # what
+OWN_LOADED: Final = "load_state_dict was given the model's own tensors, and has changed nothing: "  # of which model
 LEFT_GRADIENTS: Final = "no optimizer step has used the gradients of the last "  # and how many passes
 TAKEN_FOR_TRUE: Final = "argparse has taken for True: "  # which argument
 STILL_EVALUATES: Final = "the model was trained in evaluation mode after an evaluation: "  # with which layers
@@ -37,7 +38,16 @@ NOT_REGISTERED: Final = "layers that their model does not know are not trained: 
 UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
 # Of hooks, what tells most first.
 NOTES: Final = (
-    *(CHANGED_NOTHING, NOTHING_LOADED, TAKEN_FOR_TRUE, NOT_GIVEN, NOT_REGISTERED, NEVER_ZEROED, ZEROED_UNUSED),
+    *(
+        CHANGED_NOTHING,
+        NOTHING_LOADED,
+        OWN_LOADED,
+        TAKEN_FOR_TRUE,
+        NOT_GIVEN,
+        NOT_REGISTERED,
+        NEVER_ZEROED,
+        ZEROED_UNUSED,
+    ),
     *(UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NEW_SCHEDULE),
     *(SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections import OrderedDict
 from typing import Any
@@ -11,13 +12,13 @@ import torch
 from torch import nn
 
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
-from kittrain.outcome.rank_output import NOTHING_LOADED, trains_nothing
+from kittrain.outcome.rank_output import NOTHING_LOADED, OWN_LOADED, trains_nothing
 
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> LoadedNames:
     monkeypatch.setattr(nn.Module, "load_state_dict", nn.Module.load_state_dict)  # is restored
-    found = LoadedNames()
+    found = LoadedNames(lambda: 9)
     found.watch(types.SimpleNamespace(Module=nn.Module))  # type: ignore[arg-type]
     return found
 
@@ -65,5 +66,31 @@ def test_errors_are_torchs(names: LoadedNames, capsys: pytest.CaptureFixture[str
             super().load_state_dict(*args, **kwargs)
 
     assert Own(2, 1).load_state_dict(saved()) is None
+    names.tell()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("how", ["by position", "by name"])
+def test_a_state_dict_of_the_models_own_tensors_is_told(
+    how: str, names: LoadedNames, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was kept as that of the best epoch, without a copy."""
+    model = nn.Linear(2, 1)
+    best = model.state_dict()
+    model.load_state_dict(best) if how == "by position" else model.load_state_dict(state_dict=best)
+    names.tell()
+    assert capsys.readouterr().err == f"note: {OWN_LOADED}Linear after 9 steps\n"
+
+
+def test_copies_and_models_without_parameters_are_not_told(
+    names: LoadedNames, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn.Linear(2, 1)
+    model.load_state_dict(copy.deepcopy(model.state_dict()))
+    nn.Linear(2, 1).load_state_dict(model.state_dict())  # of another model, as a target network's
+    model.load_state_dict({**copy.deepcopy(model.state_dict()), "bias": model.bias})
+    nn.ReLU().load_state_dict({})
+    monkeypatch.setattr(names, "_steps", lambda: 0)
+    model.load_state_dict(model.state_dict())  # before the first step there is nothing to restore
     names.tell()
     assert capsys.readouterr().err == ""

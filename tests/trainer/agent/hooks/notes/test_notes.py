@@ -17,6 +17,7 @@ from kittrain.outcome.rank_output import (
     NOT_REGISTERED,
     NOTES,
     NOTHING_LOADED,
+    OWN_LOADED,
     REPLAYED,
     SAME_ORDER,
     STILL_EVALUATES,
@@ -130,6 +131,7 @@ parser.parse_args(["--freeze", "False"])
 SCRIPTS: Final = {
     CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
     NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
+    OWN_LOADED: "best = model.state_dict()\nstep()\nmodel.load_state_dict(best)",
     TAKEN_FOR_TRUE: FREEZE.format(kind="bool"),
     NOT_GIVEN: LAYERS.format(container="torch.nn.ModuleList", change="model.module.first = torch.nn.Linear(4, 4)"),
     NOT_REGISTERED: LAYERS.format(container="list", change=""),

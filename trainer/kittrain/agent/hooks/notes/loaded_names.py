@@ -1,24 +1,35 @@
-"""State dicts of which ``load_state_dict(strict=False)`` loads nothing, as their names have a prefix, such as DDP's.
+"""State dicts that change nothing as they are loaded.
 
-A rank says so at its end. What it costs: two comparisons for each call.
+Either ``strict=False`` accepts that all names have a prefix, such as DDP's; or the state dict refers to the model's own
+tensors, which training has changed since, as it was kept without a copy. A rank says so at its end. What it costs: some
+comparisons for each call.
 """
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
-from kittrain.outcome.rank_output import NOTHING_LOADED
+from kittrain.outcome.rank_output import NOTHING_LOADED, OWN_LOADED
+
+LOOKED_AT: Final = 8  # parameters
 
 
 class LoadedNames:
-    """What the modules of a process have loaded."""
+    """What the modules of a process have loaded.
 
-    def __init__(self) -> None:
-        self._told = ""
+    Args:
+        steps: how many were taken.
+    """
+
+    def __init__(self, steps: Callable[[], int]) -> None:
+        self._steps = steps
+        self._told = self._own = ""
 
     def watch(self, modules: ModuleType) -> None:
         """Watch what torch's class of modules loads.
@@ -31,8 +42,10 @@ class LoadedNames:
 
         @functools.wraps(load)
         def noted_load(model: Any, *args: Any, **kwargs: Any) -> Any:
+            with suppress(Exception):  # a class of the script's own may take, and return, anything
+                self._loads(model, args[0] if args else kwargs["state_dict"])
             result = load(model, *args, **kwargs)
-            with suppress(Exception):  # a class of the script's own may return anything
+            with suppress(Exception):
                 self._loaded(model, *result)
             return result
 
@@ -40,8 +53,13 @@ class LoadedNames:
 
     def tell(self) -> None:
         """Say it, at the end of the script."""
-        if self._told:
-            sys.stderr.write(f"note: {self._told}\n")
+        if told := self._told or self._own:
+            sys.stderr.write(f"note: {told}\n")
+
+    def _loads(self, model: Any, state: Any) -> None:
+        known = [*islice(model.named_parameters(), LOOKED_AT)]
+        if known and self._steps() and all(state[name].data_ptr() == one.data_ptr() for name, one in known):
+            self._own = f"{OWN_LOADED}{type(model).__name__} after {self._steps()} steps"
 
     def _loaded(self, model: Any, missing: list[str], unexpected: list[str]) -> None:
         if missing and unexpected and len(missing) == len(model.state_dict()):

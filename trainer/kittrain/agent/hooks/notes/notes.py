@@ -44,7 +44,7 @@ class Notes:
         self._left = LeftGradients()
         self._zeroed = ZeroedGradients()
         self._parameters = LeftOutParameters()
-        self._names = LoadedNames()
+        self._names = LoadedNames(steps)
         self._unaveraged = UnaveragedSteps()
         self._schedules = NewSchedules()
         self._changes = UnseenChanges(steps)
