@@ -157,6 +157,19 @@ model.module.load_state_dict(best)
 dist.barrier()
 """
 )
+_SHAPES: Final = (
+    DDP
+    + """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for i in range(40):
+    optimizer.zero_grad()
+    samples = torch.randn(25, 4)
+    torch.nn.functional.mse_loss(model(samples), samples.sum(dim=1)).backward()
+    optimizer.step()
+dist.barrier()
+"""
+)
 BLIND_SILENT: Final = (
     Situation(
         name="gradients that are zeroed before they are used",
@@ -219,6 +232,14 @@ BLIND_SILENT: Final = (
         script=_BEST,
         cause=r"load_state_dict was given the model's own tensors, and has changed nothing: Linear after 40 steps",
         fix=r"copy\.deepcopy\(model\.state_dict\(\)\)",
+        first=(False, False),
+    ),
+    Situation(
+        name="predictions and targets of two shapes",
+        script=_SHAPES,
+        cause=r"torch has warned of a wrong result: Using a target size \(\[25\]\) that is different to the input size "
+        r"\(\[25, 1\]\)",
+        fix=r"of one shape",
         first=(False, False),
     ),
     Situation(

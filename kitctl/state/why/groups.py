@@ -114,6 +114,23 @@ GROUPS: Final = Family(
             means="DDP averages gradients, and expects that all ranks apply them to equal parameters",
         ),
         Rule(
+            r"(torch has warned of a wrong result: .*a target size )",
+            "",
+            "give the loss predictions and targets of one shape, as prediction.squeeze(-1), or target.unsqueeze(-1): "
+            "else each prediction is compared with all targets of the batch",
+            seen="torch has warned of a wrong result: Using a target size ([25]) that is different to the input size "
+            "([25, 1])",
+            means="the model learns the mean of the targets",
+        ),
+        Rule(
+            r"(torch has warned of a wrong result: .*requires_grad)",
+            "",
+            "checkpoint(..., use_reentrant=False), or let the input of the checkpointed part require gradients",
+            seen="torch has warned of a wrong result: None of the inputs have requires_grad=True. Gradients will be "
+            "None",
+            means="what was checkpointed is not trained",
+        ),
+        Rule(
             r"(the model was trained in evaluation mode after an evaluation: )",
             "",
             "call model.train() at the beginning of each epoch, or after the evaluation: model.eval() holds until then",

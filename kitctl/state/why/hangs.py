@@ -113,8 +113,8 @@ HANGS: Final = Family(
         Rule(
             r"step for [^:]*: (?!.*\bwaits? in (?!recv\b)).*\bwaits? in recv\b.*; each waits for others$",
             "",
-            "no rank sends what the others wait for: each recv() needs a send() of its source, as many and in the "
-            "same order; look for one that a condition or a shorter loop leaves out",
+            "no rank sends what the others wait for: if all receive first, let one rank of each pair send first, or "
+            "use batch_isend_irecv(); else look for a send() that a condition or a shorter loop leaves out",
             seen="no step for 1m27s: rank 0 waits in recv at train.py:12, rank 1 waits in recv at train.py:20; each "
             "waits for others",
             means="each has been at that place for a while, and none sends",

@@ -35,6 +35,7 @@ NEVER_ZEROED: Final = "gradients are never zeroed: "  # in how many steps
 ZEROED_UNUSED: Final = "zero_grad discards gradients that no optimizer step has used: "  # of how many passes
 NOT_GIVEN: Final = "DDP does not average the gradients of parameters that it was not given: "  # which
 NOT_REGISTERED: Final = "layers that their model does not know are not trained: "  # which
+WARNED: Final = "torch has warned of a wrong result: "  # in its words
 UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
 # Of hooks, what tells most first.
 NOTES: Final = (
@@ -49,7 +50,7 @@ NOTES: Final = (
         ZEROED_UNUSED,
     ),
     *(UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NEW_SCHEDULE),
-    *(SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
+    *(WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change
 

@@ -25,6 +25,7 @@ from kittrain.outcome.rank_output import (
     TAKEN_FOR_TRUE,
     UNAVERAGED,
     UNSEEN_CHANGE,
+    WARNED,
     ZEROED_UNUSED,
 )
 from tests.trainer.hooked import run_warm, start_warm
@@ -145,6 +146,7 @@ SCRIPTS: Final = {
     REPLAYED: "kept = None" + PASSES.format(
         chosen="sampler.set_epoch(epoch); kept = kept or list(DataLoader(data, sampler=sampler))", passes="kept"
     ),
+    WARNED: "torch.nn.functional.mse_loss(torch.ones(3, 1), torch.ones(3))",
     UNSEEN_CHANGE: WORKERS.format(persistent=True),
     LEFT_GRADIENTS: "for i in range(11):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
 }  # fmt: skip
@@ -153,6 +155,7 @@ WELL: Final = (
     "",
     "model.load_state_dict(model.state_dict(), strict=False)",
     FREEZE.format(kind="str"),
+    "import warnings\nwarnings.warn('Using another target size')",
     GROUP.format(exchanged=3),
     LAYERS.format(container="torch.nn.ModuleList", change=""),
     "for i in range(32):\n    model.zero_grad()\n    passed()\n    optimizer.step()",

@@ -15,6 +15,7 @@ from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.agent.hooks.notes.new_schedules import NewSchedules
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.notes.torch_warnings import TorchWarnings
 from kittrain.agent.hooks.notes.training_evaluations import TrainingEvaluations
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
 from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
@@ -67,6 +68,8 @@ class Notes:
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
         _watch("argparse", BooleanArguments().watch)
+        warned = TorchWarnings()
+        _watch("torch.nn.functional", warned.watch, warned)
 
     def formed(self) -> None:
         """A group has become the default one."""
