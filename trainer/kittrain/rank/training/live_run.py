@@ -32,6 +32,7 @@ from kittrain.rank.training.loop_changes import AtPlace, Evaluation, Moves, Roun
 from kittrain.rank.training.run import Run
 from kittrain.rank.training.session import OnStep, Session
 from kittrain.rank.training.snapshot_places import SnapshotPlaces
+from kittrain.rank.training.step_hooks import before_step
 from kittrain.rank.training.step_sync import Step
 from kittrain.rank.training.survival import Survival
 from kittrain.rank.world.data import Data
@@ -120,7 +121,7 @@ class RunSurvival(Survival):
         """See from now on when an optimizer changes the state."""
         if self.possible:
             for one in self._optimizers:
-                hooks.callback(one.register_step_pre_hook(lambda *_: self.update()).remove)
+                hooks.callback(before_step(one, lambda *_: self.update()).remove)
 
     def enter(self) -> None:
         """A round begins: the script's function is called."""

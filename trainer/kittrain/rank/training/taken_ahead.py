@@ -17,6 +17,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from kittrain.rank.training.step_hooks import after_step
+
 STEPS: Final = 3  # of a pass: the first one, and two that agree
 
 UNCLEAR: Final = (
@@ -66,7 +68,7 @@ class BackwardPasses:
             self._complete = between
             plain = [one for one in self._parameters() if one.requires_grad and not isinstance(one, DTensor)]
             self._hooks = [one.register_post_accumulate_grad_hook(self._see) for one in plain]
-            self._hooks += [one.register_step_post_hook(self._update) for one in self._optimizers]
+            self._hooks += [after_step(one, self._update) for one in self._optimizers]
 
     def stop(self) -> None:
         """Count no longer."""
