@@ -18,7 +18,7 @@ class Wrapper(Optimizer):
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         return self.optimizer.step(closure)
 
 
