@@ -41,6 +41,7 @@ class Termination(Record):
 VALUES: Final = "values: "  # begins the line below a traceback with what names in the failing line had
 LAST_LINE: Final = re.compile(r"rank \d+ printed last: ")  # begins such a note if it is no error
 NO_RESTART_HELPS: Final = "which no restart can fix"  # ends the reason of such a failure
+AT_THE_SAME_LINE: Final = "2 times at the same line"  # is in that of an error of the code alone
 WAITED_FOR_A_THREAD: Final = re.compile(  # errors of what waits for a thread that has ended: they tell nothing of it
     r"(?:_?queue\.)?(?:Empty|Full):? ?$|(?:threading\.)?BrokenBarrierError:? ?$|(?:[\w.]+\.)?TimeoutError:? ?$"
 )

@@ -34,7 +34,7 @@ from kitctl.state.why.starts import STARTS
 from kitctl.state.why.tensors import TENSORS
 from kitctl.state.why.training import TRAINING
 from kitctl.state.why.volumes import VOLUMES
-from kitjob.report import NO_RESTART_HELPS, Termination
+from kitjob.report import AT_THE_SAME_LINE, Termination
 
 FAMILIES: Final[tuple[Family, ...]] = (
     SCHEDULING,
@@ -192,12 +192,13 @@ def _go_on(job: JobState) -> str:
     """Kubernetes cannot start a job again that has failed, and a deadline counts from the submission."""
     if job.phase == "Suspended":
         return f"kitctl resume {job.name}"
-    again = job.phase == "Failed" and job.target == "local" and not (_out_of_time(job) or _is_hopeless(job))
+    again = job.phase == "Failed" and job.target == "local" and not (_out_of_time(job) or _is_of_code(job))
     return f"kitctl restart {job.name}" if again or job.phase == "Cancelled" else ""
 
 
-def _is_hopeless(job: JobState) -> bool:
-    return bool(job.failure and NO_RESTART_HELPS in job.failure.reason)
+def _is_of_code(job: JobState) -> bool:
+    """Whether only another script helps; after other errors, what was wrong on the machine may have been fixed."""
+    return bool(job.failure and AT_THE_SAME_LINE in job.failure.reason)
 
 
 def _out_of_time(job: JobState) -> bool:
@@ -211,7 +212,7 @@ def _then(job: JobState) -> str:
     resume = f"--continue {job.mirror.url}" if job.mirror and job.has_lost_snapshots else "--resume"
     anew = f"{submit} {resume}" if saved else submit
     match job.phase:
-        case "Failed" if go_on or _is_hopeless(job):
+        case "Failed" if go_on or _is_of_code(job):
             again = f"{go_on} {on}; " if go_on else ""
             return f"{again}after a change of script or options: {anew} ..."
         case "Failed":

@@ -13,6 +13,7 @@ from kitctl.state.phase import JobState, NodeState, Phase
 from kitctl.state.why.explain import FAMILIES, explain
 from kitctl.state.why.rule import LIMIT, brief
 from kitjob.report import (
+    AT_THE_SAME_LINE,
     NO_RESTART_HELPS,
     CopiesReport,
     MirrorReport,
@@ -370,7 +371,10 @@ NO_TIME = Termination(outcome="fatal", reason="DeadlineExceeded: Job was active 
         (failed("KeyError: 1", progress=SAVED), "kitctl restart x",
          f"kitctl restart x continues from its last snapshot; {ANEW} --resume ..."),
         (failed("KeyError: 1", target="kind"), "", "kitctl submit --name x --replace ... starts it again"),
-        (failed("NameError: a", reason=f"rank 0 failed (NameError: a), {NO_RESTART_HELPS}"), "", f"{ANEW} ..."),
+        (failed("AttributeError: a", reason=f"rank 0 failed (AttributeError: a), {AT_THE_SAME_LINE} without a step"),
+         "", f"{ANEW} ..."),
+        (failed("SnapshotError: a", reason=f"rank 0 failed (SnapshotError: a), {NO_RESTART_HELPS}"), "kitctl restart x",
+         f"kitctl restart x starts it again; {ANEW} ..."),
         (failed("KeyError: 1", target="kind", progress=SAVED), "",
          "kitctl submit --name x --replace --resume ... continues from its last snapshot"),
         (replace(JOB, phase="Failed", target="local", failure=LATE), "",

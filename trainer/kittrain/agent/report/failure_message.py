@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kitjob.names import Outcome
-from kitjob.report import NO_RESTART_HELPS
+from kitjob.report import AT_THE_SAME_LINE, NO_RESTART_HELPS
 from kittrain.outcome.failures import Budget, Failure
 from kittrain.outcome.judge import Verdict
 from kittrain.outcome.termination import Ending
@@ -50,7 +50,7 @@ def failure_ending(verdict: Verdict, budget: Budget) -> Ending:
             outcome="retryable", reason=f"{what}, restart {budget.own} of {budget.max_restarts}", failure=cause
         )
     why = NO_RESTART_HELPS if hopeless else f"no restart left of {budget.max_restarts}"
-    twice = f", 2 times at the same line {verdict.again}" if verdict.again else ""
+    twice = f", {AT_THE_SAME_LINE} {verdict.again}" if verdict.again else ""
     return Ending(outcome="fatal", reason=f"{what}{twice}, {why}", failure=cause)
 
 
