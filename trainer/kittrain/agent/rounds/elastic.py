@@ -46,6 +46,7 @@ from kittrain.torch_private.elastic import ElasticAgent
 
 EXIT_TIMEOUT: Final = 300.0  # seconds that a node whose ranks are done waits for the others, if these can do without it
 FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finished
+RAISED: Final = 1  # exit code of a rank whose script has raised an error
 HUB_TIMEOUT: Final = 5.0  # for which a drained node that has finished waits until its hub has heard of the others' ends
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
@@ -387,7 +388,8 @@ class NodeAgent(ElasticAgent):
         self._reporter.round_ended(self._handler.reason, failed=self._handler.lost)
         self._shut_down(goes_on=True)
         self._finish_watch()
-        failures = self._failures(worker_group)  # of ranks that ended by themselves, before they were stopped
+        raised = RAISED in self._ranks.exit_codes()  # before they were stopped; else there is nothing to read here
+        failures = self._failures(worker_group) if raised or self._drain.requested else []
         self._judge.note(failures, self._ended())
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
             self._drain.reason = self._drained(failures)

@@ -18,6 +18,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.looks import is_due
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import ANOTHER_MODEL
 from kittrain.torch_private.early import default_store
@@ -66,7 +67,7 @@ class DivergedModels:
         if not (exchanged and self._wrapped):
             return
         self._passes += 1
-        if self._passes >= FIRST and not self._passes & (self._passes - 1) and self._judged and not self._told:
+        if is_due(self._passes, FIRST) and self._judged and not self._told:
             with suppress(Exception):  # the store may be gone, and a class of the script's own may lack anything
                 self._look()
 

@@ -16,6 +16,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.looks import is_due
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import NOT_GIVEN, NOT_REGISTERED
 
@@ -49,7 +50,7 @@ class LeftOutParameters:
         self._steps += 1
         if self._steps <= FIRST:
             self._optimizers.add(optimizer)
-        if self._steps >= FIRST and not self._steps & (self._steps - 1) and not self._told:
+        if is_due(self._steps, FIRST) and not self._told:
             with suppress(Exception):  # a class of the script's own may lack anything
                 self._told = next(filter(None, map(self._look, [*self._wrapped])), "")
 

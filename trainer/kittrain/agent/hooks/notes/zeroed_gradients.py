@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.agent.hooks.graph import leaves, roots_of
+from kittrain.agent.hooks.looks import is_due
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import NEVER_ZEROED, ZEROED_UNUSED
 
@@ -59,8 +60,8 @@ class ZeroedGradients:
             self._judged = False
         elif self._discarded == 1 and not self._fresh:
             self._again += 1
-            self._judged = not _is_power(self._again) or self._only_parameters(given)
-        elif not self._fresh and not self._zeroed and self._steps >= STEPS and _is_power(self._steps):
+            self._judged = not is_due(self._again) or self._only_parameters(given)
+        elif not self._fresh and not self._zeroed and is_due(self._steps, STEPS):
             self._looks += 1
             self._kept += self._has_gradient()
 
@@ -109,7 +110,3 @@ class ZeroedGradients:
             parameter = sys.modules["torch"].nn.Parameter
             return all(isinstance(leaf, parameter) for leaf in leaves(roots_of(given)))
         return False
-
-
-def _is_power(number: int) -> bool:
-    return not number & (number - 1)

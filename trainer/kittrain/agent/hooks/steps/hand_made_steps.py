@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kittrain.agent.hooks.graph import leaves, roots_of
+from kittrain.agent.hooks.looks import is_due
 
 FIRST: Final = 2  # backward pass before which the values are remembered; an optimizer is usually called before it
 PARAMETERS: Final = 4  # that are compared
@@ -32,7 +33,7 @@ class HandMadeSteps:
     def backward_begins(self, roots: Any) -> bool:
         """Note a pass from a tensor, or several; returns whether ``count`` has changed."""
         self._passes += 1
-        if self._passes & (self._passes - 1) or self._passes < FIRST:
+        if not is_due(self._passes, FIRST):
             return False
         with suppress(Exception):  # the script's own kinds of tensors may refuse anything
             if self._passes == FIRST:
