@@ -25,6 +25,7 @@ class Wrapped:
     def __init__(self, model: nn.Module, ranks: int) -> None:
         self.module = model
         self.process_group = SimpleNamespace(size=lambda: ranks)
+        self.parameters_to_ignore: set[str] = set()
 
 
 class Group:
@@ -95,6 +96,17 @@ def test_what_is_alike_is_no_other_model(
 ) -> None:
     group = Group(monkeypatch)
     group.train(passes, change)
+    assert group.told(capsys) == ""
+
+
+def test_what_ddp_was_told_to_ignore_may_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Experts, for example, of which each rank has its own."""
+    group = Group(monkeypatch)
+    for wrapped in group.wrapped:
+        wrapped.parameters_to_ignore = {"1.weight", "1.bias"}
+    group.train(64, lambda model: faster(model.get_submodule("1")))
     assert group.told(capsys) == ""
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
@@ -86,10 +86,10 @@ class DivergedModels:
         distributed: Any = sys.modules[C10D]
         ranks, store = distributed.get_world_size(), default_store(distributed)
         alive = (wrapper for reference in self._wrapped if (wrapper := reference()) is not None)
-        model = next((one.module for one in alive if one.process_group.size() == ranks), None)
-        if model is None or store is None or ranks == 1:
+        wrapper = next((one for one in alive if one.process_group.size() == ranks), None)
+        if wrapper is None or store is None or ranks == 1:
             return
-        names, values, rounding = _sample(model)
+        names, values, rounding = _sample(wrapper.module, getattr(wrapper, "parameters_to_ignore", ()))
         packed = struct.Struct(f"<{len(values)}d")
         if distributed.get_rank() == 0:
             store.set(f"{KEY}{self._passes}", packed.pack(*values))
@@ -101,9 +101,12 @@ class DivergedModels:
         self._last = self._passes, values
 
 
-def _sample(model: Any) -> tuple[list[str], list[float], float]:
-    """Values of some parameters, the name of each value's, and how precise the least precise of them is."""
-    named = [(name, one) for name, one in model.named_parameters() if _is_plain(one)]
+def _sample(model: Any, ignored: Collection[str] = ()) -> tuple[list[str], list[float], float]:
+    """Values of some parameters, the name of each value's, and how precise the least precise of them is.
+
+    ``ignored`` are those that DDP was told to leave alone, such as experts that each rank has for itself.
+    """
+    named = [(name, one) for name, one in model.named_parameters() if name not in ignored and _is_plain(one)]
     step = max(1, -(-len(named) // PARAMETERS))
     chosen = named[:-1:step] + named[-1:]
     found = [(name, value) for name, one in chosen for value in _values(one)]
