@@ -43,11 +43,15 @@ help: ## Explain every target
 setup: $(READY) ## Make .venv with everything that running and testing need; does nothing if it is up to date
 	@$(PY) -c 'from kitctl.code import trainer_package; trainer_package.load()' # packs what has changed, for the chart
 
-$(READY): pyproject.toml tools/setup.py
+$(READY): pyproject.toml tools/constraints.txt tools/setup.py
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON) here; install Python 3.11 or later"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "setup: $$($(PYTHON) --version) is too old: 3.11 or later is needed; try make PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m tools.setup $(READY)
+
+.PHONY: constraints
+constraints: setup ## Update tools/constraints.txt: the newest versions of all packages that pyproject.toml allows
+	@$(PY) -c 'from tools import setup; setup.resolve()'
 
 .PHONY: clean
 clean: ## Remove .venv, caches and build outputs

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from tools import system_changes
 
-INPUTS = (Path("pyproject.toml"), Path("tools/setup.py"))
+CONSTRAINTS = Path("tools/constraints.txt")
+INPUTS = (Path("pyproject.toml"), CONSTRAINTS, Path("tools/setup.py"))
 LOCK = Path(".cache/setup.lock")
 VENV = Path(".venv")
 PYTHON = VENV / "bin" / "python"
@@ -36,12 +37,13 @@ def main(ready: Path) -> None:
             _make_venv()
         with _step("installer (uv, or pip if uv cannot be installed)"):
             installer = _installer()
+        pinned = ("--constraint", str(CONSTRAINTS))
         index = os.environ.get("TORCH_INDEX_URL")
         if index:
             with _step("torch from TORCH_INDEX_URL"):
-                _run(*installer, "--extra-index-url", index, *_torch_requirements())
+                _run(*installer, *pinned, "--extra-index-url", index, *_torch_requirements())
         with _step("packages (up to 3 GB to download, for torch)"):
-            _run(*installer, "-e", ".[trainer]", "--group", "dev")
+            _run(*installer, *pinned, "-e", ".[trainer]", "--group", "dev")
         with _step("kubectl, which tests compare with"):
             _need_kubectl()
         ready.touch()
@@ -77,6 +79,14 @@ def use_pips_index() -> None:
     index = _output(str(PYTHON), "-m", "pip", "config", "get", "global.index-url")
     if index:
         ENVIRON.setdefault("UV_DEFAULT_INDEX", index)
+
+
+def resolve() -> None:
+    """Write the newest versions that ``pyproject.toml`` allows as constraints; ``make constraints`` runs this."""
+    use_pips_index()
+    line = "--upgrade --universal --quiet --python-version 3.11 --no-header --no-annotate --extra trainer --group dev"
+    _run(str(PYTHON), "-m", "uv", "pip", "compile", *line.split(), str(INPUTS[0]), "-o", str(CONSTRAINTS))
+    print(f"{CONSTRAINTS}: written; make setup installs these versions", flush=True)
 
 
 def _torch_requirements() -> list[str]:

@@ -97,6 +97,9 @@ def _described(title: str, schema: Schema, modules: Iterable[ModuleType]) -> Sch
         for key, text in described.items():
             if key in properties:
                 properties[key]["description"] = text
+    for definition in schema["$defs"].values():
+        if "description" in definition:  # msgspec keeps the indentation of a docstring up to 0.22
+            definition["description"] = inspect.cleandoc(definition["description"])
     return {"$schema": _DIALECT, "title": title, **schema}
 
 

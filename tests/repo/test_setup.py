@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tools import setup, system_changes
 
 ROOT = Path(__file__).parents[2]
+PARTS = ("tools/__init__.py", "tools/constraints.txt", "tools/setup.py", "tools/system_changes.py")
 
 
 def make_setup(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     """Run ``make setup`` in a fresh clone whose path has a space."""
     clone = folder / "a clone"
     (clone / "tools").mkdir(parents=True)
-    for name in ("Makefile", "pyproject.toml", "tools/__init__.py", "tools/setup.py", "tools/system_changes.py"):
+    for name in ("Makefile", "pyproject.toml", *PARTS):
         shutil.copy(ROOT / name, clone / name)
     command = ["make", "setup", f"PYTHON={python}"]
     return subprocess.run(command, check=False, cwd=clone, capture_output=True, text=True)
@@ -38,6 +42,22 @@ def test_no_python_is_reported(tmp_path: Path) -> None:
     done = make_setup(tmp_path, str(tmp_path / "nothing"))
     assert done.returncode != 0
     assert "install Python 3.11" in done.stdout
+
+
+def test_a_version_is_set_for_each_package_that_setup_installs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = (
+        *project["project"]["dependencies"],
+        *project["project"]["optional-dependencies"]["trainer"],
+        *project["dependency-groups"]["dev"],
+    )
+    constraints = [Requirement(line) for line in (ROOT / setup.CONSTRAINTS).read_text(encoding="utf-8").splitlines()]
+    pinned = {canonicalize_name(one.name): one for one in constraints}
+    for one in map(Requirement, wanted):
+        (version,) = pinned[canonicalize_name(one.name)].specifier
+        assert version.operator == "=="
+        assert one.specifier.contains(version.version), one
+    assert not [one.name for one in constraints if one.url]
 
 
 def test_a_missing_kubectl_fails_under_ci_and_is_reported_elsewhere(
