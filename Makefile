@@ -12,7 +12,7 @@ SECONDS ?= 60
 PY      := .venv/bin/python
 READY   := .venv/ready
 GPU_PYTHON ?= $(PYTHON)
-BENCHES := start loop step survivors meeting hooks snapshot planning model-file memory mirror copies virtual nodes recovery recovery-spare recovery-live scale succession links status submit logs compare cluster-recovery cluster-recovery-spare
+BENCHES := start loop step survivors barrier hooks snapshot planning model-file memory mirror copies virtual nodes recovery recovery-spare recovery-live scale succession links status submit logs compare cluster-recovery cluster-recovery-spare
 
 export OMP_NUM_THREADS ?= 1
 # Without cached bytecode, each of some thousand processes of a test run would compile this repository's modules anew.
@@ -128,7 +128,7 @@ bench-start: setup ## How fast kitctl starts, compared with torchx
 bench-loop: setup ## Overhead of the training loop over a bare DDP loop
 bench-step: setup ## What a step of a tiny model costs besides bare DDP: processor time and operations
 bench-survivors: setup ## What being ready to live on costs a step, with DDP and with FSDP2 with replicas
-bench-meeting: setup ## What a meeting of a replica's ranks costs a step, by sockets and by a collective
+bench-barrier: setup ## What a barrier of a replica's ranks costs a step, by sockets and by a collective
 bench-hooks: setup ## Cost of the hooks in the ranks of a plain script
 bench-snapshot: setup ## Cost of a snapshot, compared with torch's own, on this disk and a slow one; needs root
 bench-planning: setup ## Who writes which part of a snapshot: planned by rank 0 and by each rank, for 256 simulated ranks

@@ -19,11 +19,11 @@ from kitctl.output.base import API_VERSION, Document
 from kitctl.output.history import AuditReport, Snapshot, SnapshotDetails, SnapshotList
 from kitctl.output.jobs import Job, JobList
 from kitctl.output.logs import LogLine
-from kitctl.output.past import Event as EventPart
-from kitctl.output.past import EventList, Goodput, GoodputList, Series, SeriesList
-from kitctl.output.past import Row as RowPart
 from kitctl.output.reports import Change, Check, Diff, DoctorReport, DrillReport, FaultResult, Version, Why
 from kitctl.output.stacks import StackReport
+from kitctl.output.timeline import Event as EventPart
+from kitctl.output.timeline import EventList, Goodput, GoodputList, Series, SeriesList
+from kitctl.output.timeline import Row as RowPart
 from kitctl.output.usage import UsageReport
 from kitctl.render import templates
 from kitctl.state import faults

@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
+import kitjob.history
+import kitjob.stacks
+import kitjob.timeline
+import kitjob.usage
 from kitctl import kinds
 from kitctl.base.encoding import struct_of
 from kitctl.spec import job_spec as spec
 from kitctl.state import facts, faults, phase
 from kitctl.state.goodput import result
 from kitctl.state.why import explain
-from kitjob import history as tool
-from kitjob import job_keys, pod_section, report, sections, timeline
-from kitjob import stacks as asked
-from kitjob import usage as used
+from kitjob import job_keys, pod_section, report, sections
 from kitjob.fields import BYTES, RESOURCES_IN_BYTES
 from kitjob.record import camel
 
@@ -51,9 +52,9 @@ def output_schema() -> Schema:
         history,
         jobs,
         logs,
-        past,
         reports,
         stacks,
+        timeline,
         usage,
     )
     from kitctl.output.documents import DOCUMENTS  # noqa: PLC0415 - likewise
@@ -68,17 +69,17 @@ def output_schema() -> Schema:
             phase,
             explain,
             faults,
-            timeline,
+            kitjob.timeline,
             result,
             jobs,
             logs,
-            past,
+            timeline,
             reports,
-            tool,
+            kitjob.history,
             history,
-            asked,
+            kitjob.stacks,
             stacks,
-            used,
+            kitjob.usage,
             usage,
         ),
     )

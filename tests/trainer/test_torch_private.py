@@ -361,10 +361,10 @@ def test_a_torch_without_what_is_needed_is_told(sharded: nn.Module, monkeypatch:
             changed.setattr(torch, "__version__", "2.8.0")
             changed.delattr(FSDPModule, name, raising=False)
             with pytest.raises(CannotRenewError, match=r"torch 2\.8\.0 cannot take back a step"):
-                ReplicatedShards([sharded], Meetings)
+                ReplicatedShards([sharded], Barriers)
 
 
-class Meetings:
+class Barriers:
     """Those of a replica of one rank; keeps what was asked of them."""
 
     seen: ClassVar[list[str]] = []
@@ -374,7 +374,7 @@ class Meetings:
         assert group.size() == 1
         self.seen.append("made")
 
-    def begin(self) -> None:
+    def arrive(self) -> None:
         self.seen.append(self.during[0])
 
     def wait(self) -> None:
@@ -427,12 +427,12 @@ def use_a_part_of_a_mesh(_: Any) -> Any:
 def test_what_cannot_be_renewed_is_told(sharded: Any, change: Callable[[Any], Any], why: str) -> None:
     renewable(sharded)
     with pytest.raises(CannotRenewError, match=why):
-        ReplicatedShards([change(sharded)], Meetings)
+        ReplicatedShards([change(sharded)], Barriers)
 
 
 def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded], Meetings)
+    shards = ReplicatedShards([sharded], Barriers)
     monkeypatch.setattr(type(shards._mesh), "size", lambda _, dim: (2, 2)[dim])
     shards.check(2, 4)
     with pytest.raises(CannotRenewError, match="3 ranks cannot hold replicas of a model in 2 parts"):
@@ -441,19 +441,19 @@ def test_a_rank_keeps_its_part(sharded: Any, monkeypatch: pytest.MonkeyPatch) ->
         shards.check(3, 4)
 
 
-def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(sharded: Any) -> None:
+def test_ranks_of_a_replica_arrive_once_gradients_are_usually_complete(sharded: Any) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded], Meetings)
+    shards = ReplicatedShards([sharded], Barriers)
 
     def step(*, passes: int = 1) -> list[str]:
-        Meetings.seen.clear()
+        Barriers.seen.clear()
         for _ in range(passes):
-            Meetings.during[0] = "backward"
+            Barriers.during[0] = "backward"
             sharded(torch.ones(1, 2)).sum().backward()
-        Meetings.during[0] = "update"
-        shards.meet()
-        assert Meetings.seen.pop() == "wait"
-        return [*Meetings.seen]
+        Barriers.during[0] = "update"
+        shards.wait_for_replica()
+        assert Barriers.seen.pop() == "wait"
+        return [*Barriers.seen]
 
     shards.watch(on=True)
     assert step() == ["made", "update"], "it is not known when they are complete"
@@ -461,17 +461,17 @@ def test_ranks_of_a_replica_begin_to_meet_once_gradients_are_usually_complete(sh
     assert step(passes=2) == ["backward", "update"]
     assert step(passes=2) == ["backward"]
     assert step() == ["update"]
-    Meetings.seen.clear()
+    Barriers.seen.clear()
     shards.reset()
-    assert Meetings.seen == ["close"]
+    assert Barriers.seen == ["close"]
     assert step() == ["made", "update"], "as on a new rank"
     shards.watch(on=False)
-    ReplicatedShards([sharded], Meetings)  # nothing of the script's own is left behind
+    ReplicatedShards([sharded], Barriers)  # nothing of the script's own is left behind
 
 
 def test_a_renewed_mesh_has_the_new_groups_and_the_model_trains_on(sharded: nn.Module) -> None:
     renewable(sharded)
-    shards = ReplicatedShards([sharded], Meetings)
+    shards = ReplicatedShards([sharded], Barriers)
     sharded(torch.ones(1, 2))  # without a backward pass
     shards.reset()
     dist.destroy_process_group()

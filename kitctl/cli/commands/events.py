@@ -30,7 +30,7 @@ Examples:
 def command(job: Job, output: str | None) -> None:
     """Show what happened to a job: started, joined, faults, recoveries, snapshots, ends."""
     from kitctl.output import documents
-    from kitctl.output.view import past as view
+    from kitctl.output.view import timeline as view
     from kitctl.state import history
 
     known = job.history()

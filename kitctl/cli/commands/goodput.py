@@ -42,7 +42,7 @@ def command(
     from kitctl.base.errors import KitError, UsageError
     from kitctl.base.quantity import duration
     from kitctl.output import documents
-    from kitctl.output.view import past as view
+    from kitctl.output.view import timeline as view
     from kitctl.state.goodput.account import account
 
     if (name is None) != all_namespaces:

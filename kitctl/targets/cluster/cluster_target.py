@@ -303,7 +303,7 @@ class ClusterTarget:
 
     def history(self, namespace: str, name: str) -> JobHistory:
         """What its objects say of its past, and what agents have written: read in a running pod, else in a helper."""
-        from kitctl.targets.cluster.read import events, past
+        from kitctl.targets.cluster.read import events, job_history
 
         job = self._find(namespace, name)
         pods, starts = finding.pods(self.api, job), events.starts(self.api, namespace)
@@ -315,7 +315,7 @@ class ClusterTarget:
             written = [history_tail(status)]
         run = report(status)
         told, waits = run.run if run else "", queues.waits(self.api, job)
-        return past.history(job, pods, b"".join(written), starts=starts, run=told, waits=waits, now=time.time())
+        return job_history.history(job, pods, b"".join(written), starts=starts, run=told, waits=waits, now=time.time())
 
     def _history_lines(self, job: Object, pods: list[Object], command: Sequence[str]) -> Iterator[bytes]:
         from kitctl.targets.cluster.submit import helper_pod

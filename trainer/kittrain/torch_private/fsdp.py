@@ -30,17 +30,17 @@ class CannotRenewError(RuntimeError):
     """A model cannot go on with other process groups; says why."""
 
 
-class Meeting(Protocol):
-    """Where the ranks of a replica meet; all of it is collective but ``close``."""
+class Barrier(Protocol):
+    """A barrier of the ranks of a replica, in two phases; all of it is collective but ``close``."""
 
-    def begin(self) -> None:
-        """Come to the next meeting; who has not waited for the last one waits for this one only."""
+    def arrive(self) -> None:
+        """Arrive, without waiting; ``wait`` is for the last arrival only, if this is called again before it."""
 
     def wait(self) -> None:
-        """Wait until all have come to it."""
+        """Wait until all have arrived."""
 
     def close(self) -> None:
-        """There are no more meetings."""
+        """The barrier is used no more."""
 
 
 class ReplicatedShards:
@@ -48,13 +48,13 @@ class ReplicatedShards:
 
     Args:
         modules: with all of them.
-        meeting: makes the place where the ranks of a group meet; collective.
+        barrier: makes the barrier of a group's ranks; collective.
 
     Raises:
         CannotRenewError: they cannot go on with other process groups.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], meeting: Callable[[dist.ProcessGroup], Meeting]) -> None:
+    def __init__(self, modules: Sequence[nn.Module], barrier: Callable[[dist.ProcessGroup], Barrier]) -> None:
         self._modules = [one for module in modules for one in module.modules() if isinstance(one, FSDPModule)]
         try:
             self._mesh = self._only_mesh(modules)
@@ -63,41 +63,41 @@ class ReplicatedShards:
                 f"torch {torch.__version__} cannot take back a step of FSDP2 that was cut short ({error})"
             ) from error
         self._averages = self._usual = 0  # exchanges of gradients since the last step, and in the one before
-        self._make_meeting = meeting
-        self._meeting: Meeting | None = None  # of this replica; made in the round's first step
-        self._begun = False
+        self._make_barrier = barrier
+        self._barrier: Barrier | None = None  # of this replica; made in the round's first step
+        self._arrived = False
 
     def watch(self, *, on: bool) -> None:
         """See each average of gradients over the replicas from now on, or no longer."""
         for group in self._groups():
             group._all_reduce_hook = self._averaged if on else None  # noqa: SLF001
 
-    def meet(self) -> None:
+    def wait_for_replica(self) -> None:
         """Wait until the ranks that hold the other parts of this replica have all gradients, too. Collective.
 
-        They begin to meet where gradients are usually complete, while FSDP2 still assigns them: there is little left to
-        wait for. If that was too early, as a step has more backward passes than the one before, they meet again.
+        They arrive where gradients are usually complete, while FSDP2 still assigns them: there is little left to wait
+        for. If that was too early, as a step has more backward passes than the one before, they arrive again.
         """
-        if self._meeting is None:
-            self._meeting = self._make_meeting(self._mesh.get_group(1))
-        if not self._begun or self._averages != self._usual:
-            self._meeting.begin()
-        self._meeting.wait()
-        self._averages, self._usual, self._begun = 0, self._averages, False
+        if self._barrier is None:
+            self._barrier = self._make_barrier(self._mesh.get_group(1))
+        if not self._arrived or self._averages != self._usual:
+            self._barrier.arrive()
+        self._barrier.wait()
+        self._averages, self._usual, self._arrived = 0, self._averages, False
 
     def _averaged(self, _: object) -> None:
         self._averages += 1
-        if self._averages == self._usual and self._meeting:
-            self._meeting.begin()
-            self._begun = True
+        if self._averages == self._usual and self._barrier:
+            self._barrier.arrive()
+            self._arrived = True
 
     def reset(self) -> None:
         """Drop what a step that was cut short has left. Not collective."""
-        self._averages = self._usual = 0  # as of a new rank: all ranks of a replica have to meet as often
-        self._begun = False
-        if self._meeting:
-            self._meeting.close()
-            self._meeting = None
+        self._averages = self._usual = 0  # as of a new rank: all ranks of a replica have to arrive as often
+        self._arrived = False
+        if self._barrier:
+            self._barrier.close()
+            self._barrier = None
         for state in self._states():
             for group in _groups_of(state):
                 group._all_gather_result = None  # noqa: SLF001  the rank would wait for an exchange that has failed

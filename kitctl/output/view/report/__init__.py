@@ -23,7 +23,7 @@ from kitctl.base import printable
 from kitctl.base.quantity import duration, pluralize
 from kitctl.base.redaction import Redactor
 from kitctl.output.view import audit as proof
-from kitctl.output.view import past
+from kitctl.output.view import timeline
 from kitctl.output.view.report import charts
 from kitctl.state import history, series
 from kitctl.state.goodput.account import account, lanes
@@ -153,17 +153,17 @@ def _account(spent: Goodput) -> dict[str, Any]:
         "goodput": f"{spent.goodput:.1%}",
         "ettr": f"{spent.ettr:.1%}",
         "ettr_admitted": f"{spent.ettr_since_admission:.1%}",
-        "unknown": spent.unknown_seconds >= past.SHOWN,
+        "unknown": spent.unknown_seconds >= timeline.SHOWN,
     }
 
 
 def _event(one: Event, begin: float) -> dict[str, str]:
     return {
         "what": one.what,
-        "after": past.after(one.time - begin),
+        "after": timeline.after(one.time - begin),
         "clock": clock(one.time),
         "node": "" if one.node is None else str(one.node),
-        "details": past.details(one),
+        "details": timeline.details(one),
     }
 
 
@@ -180,7 +180,7 @@ def _faults(events: list[Event]) -> Iterator[dict[str, Any]]:
         whole = sum(parts.values())
         yield {
             "number": number + 1,
-            "after": past.after(fault.time - begin),
+            "after": timeline.after(fault.time - begin),
             "node": "" if fault.node is None else str(fault.node),
             "cause": fault.cause or "fault",
             "took": f"{step.time - fault.time:.1f} s" if step else "",

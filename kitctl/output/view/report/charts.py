@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kitctl.base.quantity import duration
-from kitctl.output.view import drawing, past
+from kitctl.output.view import drawing, timeline
 from kitctl.state.goodput.account import Stretch
 from kitctl.state.goodput.kinds import BUCKETS, UNKNOWN
 from kitctl.state.goodput.result import Goodput
@@ -71,8 +71,8 @@ def lanes(found: Sequence[Sequence[Stretch]], elapsed: float) -> dict[str, Any]:
 def waterfall(account: Goodput) -> list[dict[str, Any]]:
     """A row for each bucket that has any time: each bar begins where the one before ends."""
     rows, at = [], 0.0
-    shown = [(one.name, one.seconds, one.share, one.parts) for one in account.buckets if one.seconds >= past.SHOWN]
-    if account.unknown_seconds >= past.SHOWN:
+    shown = [(one.name, one.seconds, one.share, one.parts) for one in account.buckets if one.seconds >= timeline.SHOWN]
+    if account.unknown_seconds >= timeline.SHOWN:
         shown.append((UNKNOWN, account.unknown_seconds, account.unknown_seconds / account.node_seconds, ()))
     for name, seconds, share, parts in shown:
         by_name: dict[str, float] = {}

@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from kitjob import typed
 from kitjob.report import Preparation, Progress, Report
-from kittrain.agent.report import deputy
+from kittrain.agent.report import backup_reporter
 from kittrain.agent.report.publish import Reporter, assignment
 from kittrain.agent.report.recovery import RANK_PARTS
 from kittrain.agent.report.report_sinks import FileSink, Sink
@@ -196,7 +196,7 @@ class Tail:
 def test_what_another_node_has_written_of_the_history_meanwhile_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deputy, "SOON", 0.0)
+    monkeypatch.setattr(backup_reporter, "SOON", 0.0)
     sink = Tail()
     leader = reporter(tmp_path, 0, sink)
     time.sleep(0.002)  # a writer's id has its process, which is the same here, and the millisecond

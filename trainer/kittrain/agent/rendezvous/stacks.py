@@ -15,7 +15,7 @@ FRAME: Final = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 
 GROUP: Final = "init_process_group"
 BUILD: Final = "FileBaton.wait"  # until the lock file of an extension's build is gone
-MEETING: Final = "the meeting of its replica"  # before an optimizer step; see rank/world/meeting.py
+REPLICA: Final = "the barrier of its replica"  # before an optimizer step; see rank/world/step_barrier.py
 FUNCTIONAL: Final = "a functional collective"
 DTENSOR: Final = "an exchange of a DTensor's parts"
 STATE: Final = "the gathering of a state dict"
@@ -31,7 +31,7 @@ WAITS: Final[tuple[tuple[str, str, str], ...]] = (
     (*early.BROADCAST_MODEL, "DDP's broadcast of the model"),
     (*early.COMPARE_MODELS, "DDP's comparison of models"),
     (*early.WAITS_FOR_TENSOR, FUNCTIONAL),
-    ("kittrain/system/meeting.py", "", MEETING),
+    ("kittrain/system/host_barrier.py", "", REPLICA),
     ("kittrain/rank/training/step_sync.py", "_wait", "the sum of the losses"),
     ("kittrain/rank/training/step_sync.py", "read", "the sum of the losses"),
 )

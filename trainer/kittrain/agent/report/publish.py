@@ -12,9 +12,8 @@ from kitjob.record import replace
 from kitjob.report import CopiesReport, MirrorReport, NodeAssignment, RankProgress, Report, Standstill
 from kittrain.agent.rendezvous.resumes import Resume
 from kittrain.agent.report.agreement import AGREED, Agreed, Known, agree
+from kittrain.agent.report.backup_reporter import GROUP_RANKS, BackupReporter, moment
 from kittrain.agent.report.departures import Departures
-from kittrain.agent.report.deputy import GROUP_RANKS, Deputy, moment
-from kittrain.agent.report.doubts import Doubts
 from kittrain.agent.report.failure_log import FailureLog
 from kittrain.agent.report.history import History
 from kittrain.agent.report.observed import Ranks, Store
@@ -25,6 +24,7 @@ from kittrain.agent.report.report_writer import ReportWriter
 from kittrain.agent.report.resumed_steps import ResumedSteps
 from kittrain.agent.report.step_times import StepTimes
 from kittrain.agent.report.steps_seen import StepsSeen
+from kittrain.agent.report.warnings_seen import WarningsSeen
 from kittrain.job.env import NodeEnv
 from kittrain.outcome.failures import BRIEF, Failure
 from kittrain.outcome.termination import Ending
@@ -87,7 +87,7 @@ class Reporter:
         departures: how this node's ranks have left the round.
         departed: the failure that ended the last round, if one of this node's ranks did by leaving.
         steps: how far the ranks are.
-        doubts: what is probably wrong with them.
+        warnings: what is probably wrong with them.
         files: their checkpoints in folders of the node's own.
         standstill: as ``Rendezvous.standstill``.
         spares: as ``Rendezvous.spares``.
@@ -108,7 +108,7 @@ class Reporter:
         self._sink = sink
         self.history = history or History(node, self._log)
         self._writer = ReportWriter(sink, self.history, self._now, self._log) if sink else None
-        self._deputy = Deputy(node.run_id, sink, self.history.tail) if sink else None
+        self._backup = BackupReporter(node.run_id, sink, self.history.tail) if sink else None
         self._stands_in = False  # whether this node tells that a round has ended, if the leader does not
         self._round, self._ranks, self._world = 0, (0, -1), 1
         self._leads = False  # whether this node has group rank 0
@@ -121,7 +121,7 @@ class Reporter:
         self._restarts = 0  # of the ranks, after a failure
         self._failed = False  # the last round
         self.steps = StepsSeen(progress_file)
-        self.doubts = Doubts(self._log)
+        self.warnings = WarningsSeen(self._log)
         self.files = PrivateFiles(node)
         self._times = StepTimes(self._log)
         self.standstill: tuple[float, str] | None = None
@@ -137,8 +137,8 @@ class Reporter:
             torch.distributed.DistError: the store or another node is lost.
         """
         self._ranks, self._world = ranks, world
-        if self._deputy:
-            self._deputy.end()
+        if self._backup:
+            self._backup.end()
         known = self._known(assignment(self._node, group_rank, ranks))
         agreed, told = agree(store, known, rank=group_rank, size=group_size)
         self._failures.merge(failure for one in told for failure in one.failures)
@@ -173,7 +173,7 @@ class Reporter:
         self.steps.restart(agreed)
         self._unknown = not agreed.reached
         self.files.begin()
-        self.doubts.begin()
+        self.warnings.begin()
         self._times.begin()
         self._explain(Failure(**agreed.departed) if agreed.departed else None)
         self.departures = Departures(round=self._round, size=size)
@@ -239,8 +239,8 @@ class Reporter:
         """What is probably not as it should be, although the ranks run or have succeeded; it was logged."""
         if self._mirror and self._mirror.holding:
             return self._mirror.holding
-        seen = self.doubts.seen or self.progress.warning or self.files.difference
-        return seen or self.doubts.printed or self.steps.warning
+        seen = self.warnings.seen or self.progress.warning or self.files.difference
+        return seen or self.warnings.printed or self.steps.warning
 
     def failed(self, failure: Failure) -> None:
         """Record a rank's failure."""
@@ -262,8 +262,8 @@ class Reporter:
         if self._report:
             first = self._report.ended_by or (cause if failed else "")  # what follows from it is told no more
             self._change(forming=True, ended_by=first)
-        elif failed and self._stands_in and self._deputy:
-            self._deputy.begin(cause)
+        elif failed and self._stands_in and self._backup:
+            self._backup.begin(cause)
 
     def ended(self, ending: Ending) -> None:
         """Report how the node ends. A round that was given up as it formed is no restart."""
@@ -304,7 +304,7 @@ class Reporter:
             self.history.recovered(self.recovery.complete, lost=self.steps.lost, why=self.steps.resumed.not_whole)
         for text in self.files.observe(ranks.saved, resumes):
             self._log(f"warning: {text}")
-        self.doubts.observe(ranks, training_alone=training_alone, world=self._world, orders=orders)
+        self.warnings.observe(ranks, training_alone=training_alone, world=self._world, orders=orders)
         self._times.observe(timings)
 
     def _watch_processes(self) -> None:
@@ -331,8 +331,8 @@ class Reporter:
 
     def stop(self) -> None:
         """Write the last report, and stop; see ``ReportWriter.stop``."""
-        if self._deputy:
-            self._deputy.end()
+        if self._backup:
+            self._backup.end()
         if self._writer:
             self._writer.stop()
 

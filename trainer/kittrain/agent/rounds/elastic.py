@@ -254,7 +254,7 @@ class NodeAgent(ElasticAgent):
             return RunResult(state=WorkerState.HEALTHY)
         self._finish_watch()
         if not (self._watch.group or self._watch.steps or self._watch.script_steps) and (left := ranks_left()):
-            self._reporter.doubts.gone_on(left)
+            self._reporter.warnings.gone_on(left)
         self._watch.listen()
         self._observe(worker_group, ended=True)
         self._history.ranks_end(self._watch, "barrier")

@@ -83,7 +83,7 @@ class Survival:
         If other ranks of the replica could not have them, none takes the step.
         """
         if self._shards and self._within and not self.updating:
-            self._shards.meet()
+            self._shards.wait_for_replica()
         self.updating = True
 
     @property
@@ -193,7 +193,7 @@ class Survival:
         """Why this rank could not outlive its round; empty if it can."""
         if self._state.sharded:
             try:
-                self._shards = ReplicatedShards(self._state.modules, self._world.meeting_of)
+                self._shards = ReplicatedShards(self._state.modules, self._world.barrier_of)
             except CannotRenewError as error:
                 return str(error)
         if self._why_not:

@@ -22,13 +22,13 @@ from kitjob import typed
 from kitjob.decoders import MalformedError
 from kittrain.job.env import RankEnv, rank_env
 from kittrain.rank.world import exchange
-from kittrain.rank.world.meeting import CollectiveMeeting
 from kittrain.rank.world.replicas import DDPOptions, is_fully_sharded, replicate
 from kittrain.rank.world.rng import seed_all
 from kittrain.rank.world.rounds import RoundOverError, Rounds, rounds_of
+from kittrain.rank.world.step_barrier import CollectiveBarrier
 from kittrain.system import progress_bar
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
-from kittrain.system.meeting import Meeting
+from kittrain.system.host_barrier import HostBarrier
 from kittrain.system.port import connect
 from kittrain.torch_private.ranks import set_collective_timeout
 
@@ -95,14 +95,14 @@ class World:
                 self.heartbeat.beat(Phase.PREPARING)
                 return
 
-    def meeting_of(self, group: dist.ProcessGroup) -> Meeting | CollectiveMeeting:
-        """Where the ranks of a group meet in each step, of a round that this process may outlive.
+    def barrier_of(self, group: dist.ProcessGroup) -> HostBarrier | CollectiveBarrier:
+        """The barrier of a group's ranks in each step, of a round that this process may outlive.
 
         Raises:
-            MeetingError: the round is over.
+            BarrierError: the round is over.
         """
         assert self.rounds
-        return self.rounds.meeting_of(group, timeout=step_timeout(self.env.job.policy.hang_seconds))
+        return self.rounds.barrier_of(group, timeout=step_timeout(self.env.job.policy.hang_seconds))
 
     def print(self, text: str) -> None:
         """Print a line on rank 0 only; not collective."""

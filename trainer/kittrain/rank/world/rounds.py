@@ -31,10 +31,10 @@ from torch.distributed.elastic.multiprocessing.errors import get_error_handler
 
 from kittrain.job.env import RankEnv
 from kittrain.outcome.failures import Failure
-from kittrain.rank.world.meeting import CollectiveMeeting, meeting_of
+from kittrain.rank.world.step_barrier import CollectiveBarrier, barrier_of
 from kittrain.system.child_processes import RANK, show_as
 from kittrain.system.heartbeat import HeartbeatWriter, Phase
-from kittrain.system.meeting import Meeting
+from kittrain.system.host_barrier import HostBarrier
 from kittrain.system.open_sockets import open_sockets, shut_down
 from kittrain.system.texts import of_error
 from kittrain.torch_private.early import collectives_begun, counts_collectives
@@ -98,7 +98,7 @@ class Rounds:
         self._before: frozenset[int] = frozenset()  # the sockets of this process before its group had any
         self._sockets: frozenset[int] = frozenset()  # those of the group
         self._forming = False
-        self._meeting: Meeting | CollectiveMeeting | None = None
+        self._barrier: HostBarrier | CollectiveBarrier | None = None
         self._store: dist.Store | None = None  # of the round
         self._further = False  # whether this rank makes process groups besides the round's
         self._groups: list[weakref.ref[object]] = []  # of the round
@@ -162,7 +162,7 @@ class Rounds:
             CannotOutliveError: the script holds one.
         """
         with self._changed:
-            self._sockets, self._meeting, self._told = frozenset(), None, True
+            self._sockets, self._barrier, self._told = frozenset(), None, True
         if self.asked:
             self._ended = max(self._ended, self._asked)
             self._heartbeat.left(self._ended)  # the nodes meet while the group is taken down
@@ -219,22 +219,22 @@ class Rounds:
         self._further = True
         self._meet(self._store, ranks, FURTHER)
 
-    def meeting_of(self, group: dist.ProcessGroup, *, timeout: timedelta) -> Meeting | CollectiveMeeting:
-        """Where the ranks of a group meet in each step of this round. Collective.
+    def barrier_of(self, group: dist.ProcessGroup, *, timeout: timedelta) -> HostBarrier | CollectiveBarrier:
+        """The barrier of a group's ranks in each step of this round. Collective.
 
         Args:
-            group: of those that meet.
-            timeout: of a meeting.
+            group: of the ranks that use it.
+            timeout: for the others.
 
         Raises:
-            MeetingError: the agent has ended the round.
+            BarrierError: the agent has ended the round.
         """
-        meeting = meeting_of(group, timeout=timeout.total_seconds(), over=lambda: self.over)
+        barrier = barrier_of(group, timeout=timeout.total_seconds(), over=lambda: self.over)
         with self._changed:
-            self._meeting = meeting
+            self._barrier = barrier
             if self.over:
-                meeting.withdraw()
-        return meeting
+                barrier.leave()
+        return barrier
 
     @contextmanager
     def _group(self) -> Iterator[Callable[[object], None]]:
@@ -329,8 +329,8 @@ class Rounds:
         """The round is over: make the main thread leave its collective, and tell the agent once it waits for nobody."""
         with self._changed:
             self._ended, self._next = number, None
-            if self._meeting:
-                self._meeting.withdraw()
+            if self._barrier:
+                self._barrier.leave()
             # Torch can abort NCCL's groups only.
             shut_down(self._sockets | (open_sockets() - self._before if self._forming else frozenset()))
             self._changed.notify_all()

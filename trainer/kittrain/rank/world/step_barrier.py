@@ -1,4 +1,4 @@
-"""Where the ranks of a group meet in each step: on one host by sockets of their own, over several by a collective.
+"""The barrier of a group's ranks in each step: on one host by sockets of their own, over several by a collective.
 
 A collective of gloo takes two more threads on each rank, which have to be given a core before the main thread goes on.
 
@@ -20,71 +20,71 @@ import torch
 import torch.distributed as dist
 
 from kittrain.rank.world import exchange
-from kittrain.system.meeting import Door, Meeting, MeetingError
+from kittrain.system.host_barrier import BarrierError, HostBarrier, Listener
 
 BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 NETWORK: Final = Path("/proc/self/ns/net")
 CPU: Final = torch.device("cpu")
 
 
-class CollectiveMeeting:
-    """Meetings by a collective of the group; its methods are those of ``Meeting``.
+class CollectiveBarrier:
+    """A barrier by a collective of the group, with the methods of ``HostBarrier``.
 
     Args:
-        group: of those that meet.
+        group: of the ranks that use it.
     """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
         self._work: dist.Work | None = None
 
-    def begin(self) -> None:
-        """Come to the next meeting."""
+    def arrive(self) -> None:
+        """Arrive."""
         self._work = self._group.barrier()
 
     def wait(self) -> None:
-        """Wait until all have come to it."""
+        """Wait until all have arrived."""
         assert self._work
         self._work.wait()
         self._work = None
 
-    def withdraw(self) -> None:
+    def leave(self) -> None:
         """Nothing to do: the connections of the group end with its round."""
 
     def close(self) -> None:
-        """Drop what is left of a meeting."""
+        """Drop an arrival that was not waited for."""
         self._work = None
 
 
-def meeting_of(
+def barrier_of(
     group: dist.ProcessGroup, *, timeout: float, over: Callable[[], bool] = lambda: False
-) -> Meeting | CollectiveMeeting:
-    """Meetings of the ranks of a group, on CPUs. Collective.
+) -> HostBarrier | CollectiveBarrier:
+    """The barrier of the ranks of a group, on CPUs. Collective.
 
     Args:
-        group: of those that meet.
-        timeout: of a meeting, in seconds.
+        group: of the ranks that use it.
+        timeout: for the others, in seconds.
         over: whether the round of these ranks is over.
 
     Raises:
-        MeetingError: it is.
+        BarrierError: it is.
     """
     with ExitStack() as stack:
-        host, door = _here(), _door(stack)
-        own = [host, door.address, door.key] if door else [secrets.randbits(63), 0, 0]
+        host, listener = _here(), _listener(stack)
+        own = [host, listener.address, listener.key] if listener else [secrets.randbits(63), 0, 0]
         rows = exchange.all_gather(own, CPU, group=group)
-        if door is None or any(one[0] != host for one in rows):
-            return CollectiveMeeting(group)
-        doors = [(address, key) for _, address, key in rows]
-        peers = _connect(door, doors, dist.get_rank(group), over)
+        if listener is None or any(one[0] != host for one in rows):
+            return CollectiveBarrier(group)
+        listeners = [(address, key) for _, address, key in rows]
+        peers = _connect(listener, listeners, dist.get_rank(group), over)
         if over():
-            raise MeetingError("Connection closed by peer")
+            raise BarrierError("Connection closed by peer")
         if all(one[0] for one in exchange.all_gather([int(peers is not None)], CPU, group=group)):
             assert peers is not None
-            return Meeting(peers, timeout=timeout)
+            return HostBarrier(peers, timeout=timeout)
         for one in peers or ():
             one.close()
-        return CollectiveMeeting(group)
+        return CollectiveBarrier(group)
 
 
 def _here() -> int:
@@ -97,17 +97,17 @@ def _here() -> int:
     return int.from_bytes(hashlib.sha256(facts.encode()).digest()[:7], "big")
 
 
-def _door(stack: ExitStack) -> Door | None:
+def _listener(stack: ExitStack) -> Listener | None:
     try:
-        return stack.enter_context(Door())
+        return stack.enter_context(Listener())
     except OSError:
         return None
 
 
 def _connect(
-    door: Door, doors: list[tuple[int, int]], own: int, over: Callable[[], bool]
+    listener: Listener, listeners: list[tuple[int, int]], own: int, over: Callable[[], bool]
 ) -> list[socket.socket] | None:
     try:
-        return door.connect(doors, own, stop=over)
+        return listener.connect(listeners, own, stop=over)
     except OSError:
         return None

@@ -1,6 +1,6 @@
-"""Runs on each rank of the meetings' benchmark.
+"""Runs on each rank of the barriers' benchmark.
 
-python -m bench.steps.meeting_ranks FOLDER RANK RANKS REPLICA CORE
+python -m bench.steps.barrier_ranks FOLDER RANK RANKS REPLICA CORE
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any, Final
 import torch
 import torch.distributed as dist
 
-from kittrain.rank.world.meeting import CollectiveMeeting, meeting_of
-from kittrain.system.meeting import Meeting
+from kittrain.rank.world.step_barrier import CollectiveBarrier, barrier_of
+from kittrain.system.host_barrier import HostBarrier
 
 BLOCK: Final = 20  # steps
 SECONDS: Final = 25.0
-PARTS: Final = 4  # milliseconds of work before a meeting begins; one more is between that and its end
+PARTS: Final = 4  # milliseconds of work before ranks arrive; one more is between that and the wait
 WIDTH: Final = 96
 
 
-class NoMeeting:
-    """The ranks do not meet."""
+class NoBarrier:
+    """The ranks do not wait for each other."""
 
-    def begin(self) -> None:
+    def arrive(self) -> None:
         """Nothing."""
 
-    wait = begin
+    wait = arrive
 
 
 class Loop:
@@ -51,22 +51,22 @@ class Loop:
         for _ in range(parts * self._times):
             torch.mm(self._matrix, self._matrix)
 
-    def step(self, meeting: Any) -> float:
+    def step(self, barrier: Any) -> float:
         """The seconds that a step takes."""
         begin = time.perf_counter()
         self._work(PARTS // 2)
         dist.all_reduce(self._sum)
         self._work(PARTS // 2)
-        meeting.begin()
+        barrier.arrive()
         self._work(1)
-        meeting.wait()
+        barrier.wait()
         return time.perf_counter() - begin
 
-    def block(self, meeting: Any) -> dict[str, float]:
+    def block(self, barrier: Any) -> dict[str, float]:
         """What a step of some takes: seconds, those of other threads' processor time, and context switches."""
         dist.barrier()
         before = _used()
-        times = [self.step(meeting) for _ in range(BLOCK)]
+        times = [self.step(barrier) for _ in range(BLOCK)]
         others, switches = ((now - then) / BLOCK for now, then in zip(_used(), before, strict=True))
         return {"step": statistics.median(times), "others": others, "switches": switches}
 
@@ -82,15 +82,15 @@ def main(folder: Path, rank: int, ranks: int, replica: int) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     group = [dist.new_group(list(range(first, first + replica))) for first in range(0, ranks, replica)][rank // replica]
     assert isinstance(group, dist.ProcessGroup)
-    sockets = meeting_of(group, timeout=60.0)
-    assert isinstance(sockets, Meeting)
-    ways = {"none": NoMeeting(), "collective": CollectiveMeeting(group), "sockets": sockets}
+    sockets = barrier_of(group, timeout=60.0)
+    assert isinstance(sockets, HostBarrier)
+    ways = {"none": NoBarrier(), "collective": CollectiveBarrier(group), "sockets": sockets}
     loop = Loop()
     blocks: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     end, on = time.monotonic() + SECONDS, torch.ones(1)
     while on:
-        for way, meeting in ways.items():
-            blocks[way].append(loop.block(meeting))
+        for way, barrier in ways.items():
+            blocks[way].append(loop.block(barrier))
         on.fill_(time.monotonic() < end)
         dist.broadcast(on, 0)
     if rank == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kitctl.targets.cluster.read import events, past
+from kitctl.targets.cluster.read import events, job_history
 from kitctl.targets.cluster.read.job_facts import unix_seconds
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
@@ -21,7 +21,7 @@ def said(reason: str, time: str, pod: str = "leaves-1-x2x2x", uid: str = "gone",
 
 
 def attempts(*starts: dict[str, Any]) -> list[tuple[int, float | None, float | None]]:
-    known = past.history(RUNNING.job, RUNNING.pods, b"", starts=starts, run="", waits=(), now=SUBMITTED + 90)
+    known = job_history.history(RUNNING.job, RUNNING.pods, b"", starts=starts, run="", waits=(), now=SUBMITTED + 90)
     times = [(one.node, one.scheduled, one.started) for one in known.attempts]
     return [(node, at and at - SUBMITTED, start and start - SUBMITTED) for node, at, start in times]
 

@@ -1,4 +1,4 @@
-"""A meeting takes place for all processes or for none, at whatever point one is killed or asked to leave; real ones."""
+"""All processes pass a barrier or none does, at whatever point one is killed or asked to leave; real ones."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kittrain.system import meeting
-from kittrain.system.meeting import CALL, NUMBER, Door, Meeting, MeetingError
+from kittrain.system import host_barrier
+from kittrain.system.host_barrier import CALL, NUMBER, BarrierError, HostBarrier, Listener
 
-MEETINGS: Final = 4  # of the processes of a test
+BARRIERS: Final = 4  # that the processes of a test come to
 LIMIT: Final = 60.0  # seconds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="addresses without files are Linux's")
 
 
 def connected(count: int) -> list[list[socket.socket]]:
-    """For each of some processes, a connection to each of the others, as ``Door.connect`` returns them."""
+    """For each of some processes, a connection to each of the others, as ``Listener.connect`` returns them."""
     ends: list[dict[int, socket.socket]] = [{} for _ in range(count)]
     for one, other in product(range(count), repeat=2):
         if one < other:
@@ -63,7 +63,7 @@ class Stops:
 
 
 class Processes:
-    """Processes that meet, each after it has done its part; what each has taken comes back by a pipe.
+    """Processes that use a barrier, each after it has done its part; what each has passed comes back by a pipe.
 
     Args:
         count: of them.
@@ -83,8 +83,8 @@ class Processes:
         for _, written in self._pipes:
             os.close(written)
 
-    def taken(self) -> list[int]:
-        """How many meetings took place for each process."""
+    def passed(self) -> list[int]:
+        """How many barriers each process has passed."""
         found = []
         deadline = time.monotonic() + LIMIT
         for read, _ in self._pipes:
@@ -108,7 +108,7 @@ class Processes:
         if pid := os.fork():
             return pid
         with suppress(BaseException):
-            self._meet(place)
+            self._use(place)
         os._exit(0)
 
     def _drop_others(self, place: int) -> None:
@@ -120,7 +120,7 @@ class Processes:
             if number != place:
                 os.close(written)
 
-    def _meet(self, place: int) -> NoReturn:
+    def _use(self, place: int) -> NoReturn:
         self._drop_others(place)
         done = self._pipes[place][1]
         actions = 0
@@ -130,40 +130,40 @@ class Processes:
             if place == self._victim and actions == self._action:
                 if self._kill:
                     os.kill(os.getpid(), signal.SIGKILL)
-                threading.Thread(target=own.withdraw).start()  # as of a rank, whose thread hears of the agent
+                threading.Thread(target=own.leave).start()  # as of a rank, whose thread hears of the agent
             actions += 1
 
         peers: list[Any] = [Stops(one, reached) for one in self._ends[place]]
-        own = Meeting(peers, timeout=LIMIT)
+        own = HostBarrier(peers, timeout=LIMIT)
         try:
-            for _ in range(MEETINGS):
-                own.begin()
+            for _ in range(BARRIERS):
+                own.arrive()
                 own.wait()
                 os.write(done, b".")
-        except MeetingError:
+        except BarrierError:
             own.close()
         os._exit(0)
 
 
-ACTIONS: Final = 2 * 2 * MEETINGS  # of one of two processes: what it sends and receives, before and after
+ACTIONS: Final = 2 * 2 * BARRIERS  # of one of two processes: what it sends and receives, before and after
 
 
 @pytest.mark.parametrize("action", range(ACTIONS + 1))
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "asked to leave"])
-def test_two_meet_both_or_neither_wherever_one_is_killed_or_asked_to_leave(action: int, *, kill: bool) -> None:
-    victim, other = Processes(2, 0, action, kill=kill).taken()
+def test_two_pass_both_or_neither_wherever_one_is_killed_or_asked_to_leave(action: int, *, kill: bool) -> None:
+    victim, other = Processes(2, 0, action, kill=kill).passed()
     sent = (action + 3) // 4
     if kill:
         assert (victim, other) == (action // 4, sent)
     else:  # its other thread may be late
-        assert victim == other >= min(sent, MEETINGS)
+        assert victim == other >= min(sent, BARRIERS)
 
 
 @given(count=st.integers(2, 5), action=st.integers(0, 80), data=st.data())
 @settings(max_examples=15, deadline=None)  # of two to five processes
 def test_who_is_asked_to_leave_at_any_point_divides_nobody(count: int, action: int, data: st.DataObject) -> None:
     victim = data.draw(st.integers(0, count - 1))
-    assert len(set(Processes(count, victim, action, kill=False).taken())) == 1
+    assert len(set(Processes(count, victim, action, kill=False).passed())) == 1
 
 
 @given(count=st.integers(3, 5), action=st.integers(0, 80), data=st.data())
@@ -172,37 +172,37 @@ def test_who_is_killed_while_others_are_told_leaves_nobody_waiting(
     count: int, action: int, data: st.DataObject
 ) -> None:
     victim = data.draw(st.integers(0, count - 1))
-    taken = Processes(count, victim, action, kill=True).taken()
-    assert max(taken) - min(taken) <= 1
+    passed = Processes(count, victim, action, kill=True).passed()
+    assert max(passed) - min(passed) <= 1
 
 
-def pair() -> tuple[Meeting, Meeting]:
+def pair() -> tuple[HostBarrier, HostBarrier]:
     (one,), (other,) = connected(2)
-    return Meeting([one], timeout=LIMIT), Meeting([other], timeout=LIMIT)
+    return HostBarrier([one], timeout=LIMIT), HostBarrier([other], timeout=LIMIT)
 
 
-def test_who_comes_again_before_it_has_waited_waits_for_the_last_meeting_only() -> None:
+def test_who_arrives_again_before_it_has_waited_waits_for_the_last_arrival_only() -> None:
     one, other = pair()
     for each in (one, other):
-        each.begin()
-        each.begin()
+        each.arrive()
+        each.arrive()
     for each in (one, other):
         each.wait()
-    one.begin()
-    other.withdraw()
-    with pytest.raises(MeetingError):
+    one.arrive()
+    other.leave()
+    with pytest.raises(BarrierError):
         one.wait()
-    with pytest.raises(MeetingError):
-        other.begin()
+    with pytest.raises(BarrierError):
+        other.arrive()
     one.close()
     other.close()
 
 
-def test_who_came_before_it_was_asked_to_leave_still_meets() -> None:
+def test_who_arrived_before_it_was_asked_to_leave_still_passes() -> None:
     one, other = pair()
-    one.begin()
-    one.withdraw()
-    threading.Timer(0.1, other.begin).start()
+    one.arrive()
+    one.leave()
+    threading.Timer(0.1, other.arrive).start()
     one.wait()
     other.wait()
     one.close()
@@ -210,42 +210,42 @@ def test_who_came_before_it_was_asked_to_leave_still_meets() -> None:
 
 
 @pytest.mark.parametrize("read", [True, False], ids=["before", "after"])
-def test_the_word_of_who_came_and_then_ended_counts(*, read: bool) -> None:
+def test_the_arrival_of_who_then_ended_counts(*, read: bool) -> None:
     one, other = pair()
     if read:
-        one.begin()
+        one.arrive()
         one.drop()
-        other.begin()
+        other.arrive()
     else:
-        other.begin()
-        one.begin()
+        other.arrive()
+        one.arrive()
         one.drop()  # with the other's word unread
     other.wait()
-    other.begin()
-    with pytest.raises(MeetingError, match="closed by peer"):
+    other.arrive()
+    with pytest.raises(BarrierError, match="closed by peer"):
         other.wait()
     other.close()
 
 
-def test_who_has_withdrawn_does_not_wait_for_ever_nor_who_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "GRACE", 0.1)
+def test_who_has_left_does_not_wait_for_ever_nor_who_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_barrier, "GRACE", 0.1)
     one, other = pair()
-    one.begin()
-    one.withdraw()
-    with pytest.raises(MeetingError, match="closed by peer"):
+    one.arrive()
+    one.leave()
+    with pytest.raises(BarrierError, match="closed by peer"):
         one.wait()
     one.close()
     other.close()
     (end,), (silent,) = connected(2)
-    alone = Meeting([end], timeout=0.1)
-    alone.begin()
-    with pytest.raises(MeetingError, match="Socket Timeout"):
+    alone = HostBarrier([end], timeout=0.1)
+    alone.arrive()
+    with pytest.raises(BarrierError, match="Socket Timeout"):
         alone.wait()
     alone.close()
     silent.close()
 
 
-def test_a_forked_process_does_not_keep_a_meeting_open() -> None:
+def test_a_forked_process_does_not_keep_a_barrier_open() -> None:
     one, other = pair()
     read, written = os.pipe()
     child = os.fork()
@@ -255,8 +255,8 @@ def test_a_forked_process_does_not_keep_a_meeting_open() -> None:
     try:
         os.read(read, 1)
         one.drop()  # as when its process ends, whose child lives
-        other.begin()
-        with pytest.raises(MeetingError, match="closed by peer"):
+        other.arrive()
+        with pytest.raises(BarrierError, match="closed by peer"):
             other.wait()
     finally:
         os.kill(child, signal.SIGKILL)
@@ -266,18 +266,18 @@ def test_a_forked_process_does_not_keep_a_meeting_open() -> None:
     other.close()
 
 
-def connect(doors: list[Door], **options: Any) -> list[list[socket.socket] | OSError]:
+def connect(listeners: list[Listener], **options: Any) -> list[list[socket.socket] | OSError]:
     """What each process gets, in threads."""
-    known = [(one.address, one.key) for one in doors]
-    found: list[list[socket.socket] | OSError] = [OSError("not yet")] * len(doors)
+    known = [(one.address, one.key) for one in listeners]
+    found: list[list[socket.socket] | OSError] = [OSError("not yet")] * len(listeners)
 
     def run(place: int) -> None:
         try:
-            found[place] = doors[place].connect(known, place, **options)
+            found[place] = listeners[place].connect(known, place, **options)
         except OSError as error:
             found[place] = error
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(doors))]
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(listeners))]
     for one in threads:
         one.start()
     for one in threads:
@@ -286,21 +286,21 @@ def connect(doors: list[Door], **options: Any) -> list[list[socket.socket] | OSE
 
 
 def test_all_that_know_the_keys_are_connected_and_a_stranger_is_not() -> None:
-    doors = [Door() for _ in range(3)]
+    listeners = [Listener() for _ in range(3)]
     strangers = []
-    for message in (CALL.pack(2, doors[0].key ^ 1), b"?", CALL.pack(7, doors[0].key)):
+    for message in (CALL.pack(2, listeners[0].key ^ 1), b"?", CALL.pack(7, listeners[0].key)):
         stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        stranger.connect(f"\0{doors[0].address:05x}")
+        stranger.connect(f"\0{listeners[0].address:05x}")
         stranger.send(message)
         strangers.append(stranger)
-    found = connect(doors)
-    meetings = []
+    found = connect(listeners)
+    barriers = []
     for one in found:
         assert not isinstance(one, OSError)
-        meetings.append(Meeting(one, timeout=LIMIT))
-    for each in meetings:
-        each.begin()
-    for each in meetings:
+        barriers.append(HostBarrier(one, timeout=LIMIT))
+    for each in barriers:
+        each.arrive()
+    for each in barriers:
         each.wait()
         each.close()
     for stranger in strangers:
@@ -308,12 +308,12 @@ def test_all_that_know_the_keys_are_connected_and_a_stranger_is_not() -> None:
         with suppress(ConnectionResetError):  # closed with its message unread
             assert stranger.recv(NUMBER.size) == b""
         stranger.close()
-    for door in doors:
-        door.__exit__()
+    for listener in listeners:
+        listener.__exit__()
 
 
 def test_who_answers_without_the_key_is_refused() -> None:
-    with Door() as own, Door() as other:
+    with Listener() as own, Listener() as other:
         wrong = threading.Thread(target=_answer, args=(other,))
         wrong.start()
         with pytest.raises(ConnectionRefusedError):
@@ -321,24 +321,24 @@ def test_who_answers_without_the_key_is_refused() -> None:
         wrong.join(LIMIT)
 
 
-def _answer(door: Door) -> None:
-    listener = door._listener
-    listener.settimeout(LIMIT)
-    caller, _ = listener.accept()
+def _answer(listener: Listener) -> None:
+    accepting = listener._listener
+    accepting.settimeout(LIMIT)
+    caller, _ = accepting.accept()
     caller.recv(CALL.size)
     caller.send(NUMBER.pack(0))
     caller.close()
 
 
 def test_another_user_is_not_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(host_barrier, "CONNECT_SECONDS", 0.2)
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    doors = [Door(), Door()]
-    assert all(isinstance(one, OSError) for one in connect(doors))
-    for door in doors:
-        door.__exit__()
+    listeners = [Listener(), Listener()]
+    assert all(isinstance(one, OSError) for one in connect(listeners))
+    for listener in listeners:
+        listener.__exit__()
 
 
 def test_who_is_told_to_stop_does_not_wait_for_the_others() -> None:
-    with Door() as own, Door() as other, pytest.raises(TimeoutError):
+    with Listener() as own, Listener() as other, pytest.raises(TimeoutError):
         own.connect([(own.address, own.key), (other.address, other.key)], 0, stop=lambda: True)

@@ -23,7 +23,7 @@ def moment() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-class Deputy:
+class BackupReporter:
     """Stands in for the leader between two rounds.
 
     Args:
@@ -42,7 +42,7 @@ class Deputy:
         """The round has ended; what is known of it last counts. Starts a thread."""
         self.end()
         self._over = threading.Event()
-        threading.Thread(target=self._tell, args=(cause, self._over), name="deputy", daemon=True).start()
+        threading.Thread(target=self._tell, args=(cause, self._over), name="backup-reporter", daemon=True).start()
 
     def end(self) -> None:
         """The next round has formed, or this node ends."""

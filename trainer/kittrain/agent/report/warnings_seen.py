@@ -12,7 +12,7 @@ from kittrain.system.sample_orders import SampleOrder, difference
 NOT_FINITE: Final = "the loss is not finite, "
 
 
-class Doubts:
+class WarningsSeen:
     """Of one node; each is logged once.
 
     Args:

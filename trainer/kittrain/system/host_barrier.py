@@ -1,9 +1,9 @@
-"""Processes of one host that wait for each other again and again, by Unix sockets and in the calling thread.
+"""A barrier of processes on one host, in two phases: by Unix sockets, and in the calling thread.
 
-Each tells the others that it has come to a meeting, and later waits until all have come. Who has come does not take
-that back: who does not come any more says so after the meetings that it has come to. So a meeting takes place for all
-processes or for none, also if some of them are asked to leave at that moment. Only if one of three or more ends while
-it tells the others, some of these may not learn that it had come.
+Each process arrives, which tells the others, works on, and later waits until all have arrived. An arrival is never
+taken back: a process that leaves says so after its arrivals. So all processes pass a barrier or none does, also if
+some are asked to leave at that moment. Only if one of three or more ends while it tells the others that it has
+arrived, some of these may not learn of it.
 
 No file is needed, and a process that ends leaves nothing: the kernel closes its connections. The addresses are those of
 the network namespace. Who connects has to be of the same user, and to know a key.
@@ -28,23 +28,23 @@ from typing import Final, Self, TypeVar
 T = TypeVar("T")
 
 POLL: Final = 0.02  # seconds between two looks whether to go on waiting
-GRACE: Final = 5.0  # seconds that one who has withdrawn waits for the others' word: an agent ends them sooner
+GRACE: Final = 5.0  # seconds that a process that has left waits for the others' word: an agent ends them sooner
 CONNECT_SECONDS: Final = 10.0
-NUMBER: Final = struct.Struct("=q")  # of a meeting, or the key of who has called
-CALL: Final = struct.Struct("=qq")  # who calls, and the key of who is called
+NUMBER: Final = struct.Struct("=q")  # how often the barrier was used, or the key of the process that connects
+CALL: Final = struct.Struct("=qq")  # the place of the process that connects, and the key of the one that listens
 GONE: Final = (BrokenPipeError, ConnectionResetError)
 CREDENTIALS: Final = struct.Struct("=iII")  # of a peer: process, user, group
 
 
-class MeetingError(RuntimeError):
-    """Another process does not come any more."""
+class BarrierError(RuntimeError):
+    """Not all arrive any more: a process has left, has ended, or is late."""
 
 
-class Meeting:
-    """Meetings of the same processes, one after the other. ``withdraw`` may be called from any thread.
+class HostBarrier:
+    """A barrier that the same processes use again and again. ``leave`` may be called from any thread.
 
     Args:
-        peers: a connection of ``Door.connect`` to each of the others.
+        peers: a connection of ``Listener.connect`` to each of the others.
         timeout: seconds to wait for the others.
     """
 
@@ -52,51 +52,51 @@ class Meeting:
         self._peers = peers
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._number = 0  # of the last meeting that this process has come to
-        self._withdrawn: float | None = None  # when; as of time.monotonic
+        self._arrivals = 0
+        self._left: float | None = None  # when; as of time.monotonic
         for one in peers:
             one.settimeout(None)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(1e6 * POLL)))
         _open.add(self)
 
-    def begin(self) -> None:
-        """Come to the next meeting, and tell the others. Who has not waited for the last one waits for this one only.
+    def arrive(self) -> None:
+        """Arrive, and tell the others; ``wait`` is for the last arrival only, if this is called again before it.
 
         Raises:
-            MeetingError: this process does not come any more.
+            BarrierError: this process has left.
         """
         with self._lock:
-            if self._withdrawn is not None:
-                raise MeetingError("Connection closed by peer")
-            self._number += 1
-            message = NUMBER.pack(self._number)
+            if self._left is not None:
+                raise BarrierError("Connection closed by peer")
+            self._arrivals += 1
+            message = NUMBER.pack(self._arrivals)
             for one in self._peers:
-                with suppress(*GONE):  # it may have come before: its word is still to be read
+                with suppress(*GONE):  # it may have arrived before: that is still to be read
                     one.send(message)
 
     def wait(self) -> None:
-        """Wait until all have come to the meeting.
+        """Wait until all have arrived as often as this process has.
 
         Raises:
-            MeetingError: one does not come any more, or not in time.
+            BarrierError: one has left or ended before, or is late.
         """
         deadline = time.monotonic() + self._timeout
         for one in self._peers:
-            while self._receive(one, deadline) < self._number:
+            while self._receive(one, deadline) < self._arrivals:
                 pass
 
-    def withdraw(self) -> None:
-        """Come to no more meetings, and tell the others; does not wait."""
+    def leave(self) -> None:
+        """Arrive no more, and tell the others; does not wait."""
         with self._lock:
-            if self._withdrawn is None:
-                self._withdrawn = time.monotonic()
+            if self._left is None:
+                self._left = time.monotonic()
                 for one in self._peers:
                     with suppress(OSError):
                         one.shutdown(socket.SHUT_WR)  # what was sent before arrives
 
     def close(self) -> None:
-        """Close the connections: there are no more meetings."""
-        self.withdraw()
+        """Leave, and close the connections."""
+        self.leave()
         self.drop()
 
     def drop(self) -> None:
@@ -105,26 +105,26 @@ class Meeting:
             one.close()
 
     def _receive(self, peer: socket.socket, deadline: float) -> int:
-        """The number of the next meeting that another process has come to."""
+        """How often another process has arrived, as its next message says."""
         while True:
             try:
                 message = peer.recv(NUMBER.size)
             except BlockingIOError:
                 now = time.monotonic()
-                if self._withdrawn is not None and now > self._withdrawn + GRACE:
-                    raise MeetingError("Connection closed by peer") from None
+                if self._left is not None and now > self._left + GRACE:
+                    raise BarrierError("Connection closed by peer") from None
                 if now > deadline:
-                    raise MeetingError("Socket Timeout") from None
+                    raise BarrierError("Socket Timeout") from None
                 continue
-            except ConnectionResetError:  # told once, before what was received: it ended with a word of ours unread
+            except ConnectionResetError:  # told once, before what was received: it ended with a message of ours unread
                 continue
             if len(message) < NUMBER.size:
-                raise MeetingError("Connection closed by peer")
+                raise BarrierError("Connection closed by peer")
             number: int = NUMBER.unpack(message)[0]
             return number
 
 
-_open: weakref.WeakSet[Meeting] = weakref.WeakSet()
+_open: weakref.WeakSet[HostBarrier] = weakref.WeakSet()
 
 
 def _drop_in_child() -> None:
@@ -136,12 +136,12 @@ def _drop_in_child() -> None:
 os.register_at_fork(after_in_child=_drop_in_child)
 
 
-class Door:
-    """Where others of this host reach this process; a context manager, in which the connections are made.
+class Listener:
+    """Accepts the connections of the other processes; a context manager, in which these are made.
 
     Attributes:
         address: in this network namespace.
-        key: which only those know that it was given to.
+        key: a secret that only those know who were given it.
 
     Raises:
         OSError: this system has no such addresses.
@@ -165,31 +165,31 @@ class Door:
         self._listener.close()
 
     def connect(
-        self, doors: Sequence[tuple[int, int]], own: int, *, stop: Callable[[], bool] = lambda: False
+        self, listeners: Sequence[tuple[int, int]], own: int, *, stop: Callable[[], bool] = lambda: False
     ) -> list[socket.socket]:
         """Connect to all others, who call this at the same time.
 
         Args:
-            doors: the address and key of each process, in the same order everywhere.
+            listeners: the address and key of each process, in the same order everywhere.
             own: this process's place in it.
             stop: whether not to wait any more.
 
         Raises:
             OSError: not all could be reached.
         """
-        wait = _Patience(stop)
+        wait = _Deadline(stop)
         found: dict[int, socket.socket] = {}
         try:
-            for place, (address, key) in enumerate(doors[:own]):
+            for place, (address, key) in enumerate(listeners[:own]):
                 found[place] = one = _socket()
                 one.connect(f"\0{address:05x}")
                 one.send(CALL.pack(own, key))
-            while len(found) < len(doors) - 1:
+            while len(found) < len(listeners) - 1:
                 one = wait.until(lambda: self._listener.accept()[0])
                 place = self._caller(one, wait)
-                if own < place < len(doors) and place not in found:
+                if own < place < len(listeners) and place not in found:
                     found[place] = one
-                    one.send(NUMBER.pack(doors[place][1]))
+                    one.send(NUMBER.pack(listeners[place][1]))
                 else:
                     one.close()
             for place in range(own):
@@ -201,8 +201,8 @@ class Door:
             raise
         return [found[place] for place in sorted(found)]
 
-    def _caller(self, one: socket.socket, wait: _Patience) -> int:
-        """The place of who has called; -1: nobody who may."""
+    def _caller(self, one: socket.socket, wait: _Deadline) -> int:
+        """The place of the process that has connected; -1: it has no right to."""
         one.settimeout(POLL)
         _, user, _ = CREDENTIALS.unpack(one.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
         if user != os.geteuid():
@@ -214,8 +214,8 @@ class Door:
         return place
 
 
-class _Patience:
-    """Waits as long as one who connects does."""
+class _Deadline:
+    """Repeats what may have to wait, while processes connect."""
 
     def __init__(self, stop: Callable[[], bool]) -> None:
         self._stop = stop

@@ -1,4 +1,4 @@
-"""Ranks of one host meet by sockets, others by a collective: real groups of two processes."""
+"""The barrier of ranks of one host is of sockets, that of others a collective: real groups of two processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANK = """\
 import os, sys, threading, time
 from datetime import timedelta
 import torch.distributed as dist
-from kittrain.rank.world import meeting, rounds
+from kittrain.rank.world import rounds, step_barrier
 
 class Heartbeat:
     def left(self, number):
@@ -21,34 +21,34 @@ class Heartbeat:
 folder, rank, case = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2)
 if case == "hosts":
-    meeting._here = lambda: rank
+    step_barrier._here = lambda: rank
 elif case == "unreachable" and rank:
-    meeting._connect = lambda *_: None
+    step_barrier._connect = lambda *_: None
 elif case == "no address" and rank:
-    meeting._door = lambda _: None
+    step_barrier._listener = lambda _: None
 elif case == "over" and rank:
-    meeting._connect = lambda *_: time.sleep(60)  # it has stopped
+    step_barrier._connect = lambda *_: time.sleep(60)  # it has stopped
 own = rounds.Rounds(None, Heartbeat())
 own._told = True
 if case == "over":
     threading.Timer(0.5, own._end, (1,)).start()
 try:
-    place = own.meeting_of(dist.group.WORLD, timeout=timedelta(seconds=60))
+    barrier = own.barrier_of(dist.group.WORLD, timeout=timedelta(seconds=60))
     for _ in range(3):
-        place.begin()
-        place.wait()
+        barrier.arrive()
+        barrier.wait()
     if case == "told":
-        place.begin()
+        barrier.arrive()
         dist.barrier()
         own._end(1)
-        place.wait()  # both have come before they were told
-        print("met", flush=True)
-        place.begin()
+        barrier.wait()  # both have come before they were told
+        print("passed", flush=True)
+        barrier.arrive()
 except RuntimeError as error:
     print(f"{type(error).__name__}: {error}", flush=True)
     os._exit(0)
-print(type(place).__name__, flush=True)
-place.close()
+print(type(barrier).__name__, flush=True)
+barrier.close()
 os._exit(0)
 """
 
@@ -56,20 +56,20 @@ os._exit(0)
 @pytest.mark.parametrize(
     ("case", "printed"),
     [
-        ("one host", "Meeting\n"),
-        pytest.param("hosts", "CollectiveMeeting\n", marks=pytest.mark.long),
-        ("unreachable", "CollectiveMeeting\n"),
-        pytest.param("no address", "CollectiveMeeting\n", marks=pytest.mark.long),
-        ("told", "met\nMeetingError: Connection closed by peer\n"),
+        ("one host", "HostBarrier\n"),
+        pytest.param("hosts", "CollectiveBarrier\n", marks=pytest.mark.long),
+        ("unreachable", "CollectiveBarrier\n"),
+        pytest.param("no address", "CollectiveBarrier\n", marks=pytest.mark.long),
+        ("told", "passed\nBarrierError: Connection closed by peer\n"),
     ],
 )
-def test_all_ranks_of_a_group_meet_in_the_same_way(tmp_path: Path, case: str, printed: str) -> None:
+def test_all_ranks_of_a_group_have_the_same_barrier(tmp_path: Path, case: str, printed: str) -> None:
     assert _run(tmp_path, case) == [printed] * 2
 
 
 def test_a_round_that_ends_while_ranks_connect_is_left(tmp_path: Path) -> None:
     first, *_ = _run(tmp_path, "over", wait_for=1)
-    assert first == "MeetingError: Connection closed by peer\n"
+    assert first == "BarrierError: Connection closed by peer\n"
 
 
 def _run(folder: Path, case: str, *, wait_for: int = 2) -> list[str]:

@@ -1,4 +1,4 @@
-"""What it costs a step that the ranks of a replica meet before its end: by sockets, by a collective, or not at all."""
+"""What a barrier of a replica's ranks costs a step: by sockets, by a collective, or without one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.measure import ROOT, Result, interval, save
-from bench.steps.meeting_ranks import BLOCK, PARTS, SECONDS
+from bench.steps.barrier_ranks import BLOCK, PARTS, SECONDS
 
 STEP: Final = 50.0  # ms, of which the goal is a share
 CORES: Final = 2
-WAYS: Final = {"collective": "by gloo's barrier", "sockets": "by sockets"}
+WAYS: Final = {"collective": "of gloo", "sockets": "by sockets"}
 CASES: Final = {  # ranks, and those of a replica
     "a core for each rank": (2, 2),
     "two ranks on a core, two replicas": (4, 2),
@@ -31,15 +31,15 @@ def main() -> None:
     """Measure, and write the table."""
     blocks = {words: _measure(*case) for words, case in CASES.items()}
     save(
-        "meeting",
+        "barrier",
         Result(
             note=f"Steps of some {PARTS + 1} ms: matrices are multiplied on each rank, with one all-reduce in between; "
-            f"after it the ranks of a replica begin to meet, and wait for each other where the step ends. Each rank is "
-            f"pinned to one of {CORES} cores. Blocks of {BLOCK} steps without a meeting, with one by a collective of "
-            f"gloo, and with one by sockets, in turn, for {SECONDS:.0f} s. Rank 0's median step, and the median of the "
+            f"after it the ranks of a replica arrive at a barrier, and wait for each other where the step ends. Each "
+            f"rank is pinned to one of {CORES} cores. Blocks of {BLOCK} steps without a barrier, with a collective of "
+            f"gloo, and with sockets, in turn, for {SECONDS:.0f} s. Rank 0's median step, and the median of the "
             "differences from the block without, with a 95 % interval; processor time of the rank's other threads, "
             f"likewise. Goal: at most 0.5 % of a step of {STEP:.0f} ms, 250 us.",
-            columns=("ranks", "cores", "they meet", "without, ms", "more, us", "other threads, us", "switches more"),
+            columns=("ranks", "cores", "barrier", "without, ms", "more, us", "other threads, us", "switches more"),
             rows=[
                 (str(ranks), words, WAYS[way], *_row(blocks[words], way))
                 for words, (ranks, _) in CASES.items()
@@ -65,9 +65,9 @@ def _row(blocks: Blocks, way: str) -> tuple[str, ...]:
 
 
 def _measure(ranks: int, replica: int) -> Any:
-    """The blocks of rank 0, by how the ranks meet in them."""
+    """The blocks of rank 0, by the barrier in them."""
     with tempfile.TemporaryDirectory() as folder:
-        command = (sys.executable, "-P", "-m", "bench.steps.meeting_ranks", folder)
+        command = (sys.executable, "-P", "-m", "bench.steps.barrier_ranks", folder)
         env = {**os.environ, "OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen([*command, *map(str, (rank, ranks, replica, rank % CORES))], cwd=ROOT, env=env)
