@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
 
-from kittrain.agent import main as agent
+from kittrain.agent.main import main as run_agent
+from kittrain.agent.node_run import load_supervisor
 from kittrain.agent.processes.zygote import preload
 from kittrain.agent.setup.host_info import share_cores
 from kittrain.job.env import node_env
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     if not node.warm_workers or sys.platform != "linux":
         return 1
     share_cores(node, os.environ)
-    agent.load()
+    load_supervisor()
     imported_in = preload()
     if cuda.initialized():
         return 1
@@ -115,7 +116,7 @@ def _run_agent(imported_in: Mapping[str, str], env: Mapping[str, str], arguments
         sys.stderr.write(f"warning: the agent starts in a new interpreter, which takes longer: {reason}\n")
         sys.stderr.flush()
         os.execve(sys.executable, [sys.executable, "-P", "-m", "kittrain.agent", *arguments], dict(env))  # noqa: S606
-    sys.exit(agent.main(list(arguments)))
+    sys.exit(run_agent(list(arguments)))
 
 
 if __name__ == "__main__":

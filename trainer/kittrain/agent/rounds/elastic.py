@@ -30,8 +30,10 @@ from kittrain.agent.report.drain_outcome import Asked, DrainOutcome, drained_rea
 from kittrain.agent.report.failure_message import GivenUpError, failure_ending
 from kittrain.agent.report.postmortem import Postmortem
 from kittrain.agent.report.publish import Reporter
+from kittrain.agent.rounds import stop_plan
 from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.read_ahead import ReadAhead
+from kittrain.agent.rounds.stop_plan import StopPlan
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
 from kittrain.outcome.failures import SIGKILL_EXIT, Budget, Failure, newest_snapshot, root_cause
 from kittrain.outcome.judge import EndedRound, Judge, Verdict
@@ -50,9 +52,6 @@ RAISED: Final = 1  # exit code of a rank whose script has raised an error
 HUB_TIMEOUT: Final = 5.0  # for which a drained node that has finished waits until its hub has heard of the others' ends
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
-LOST_STOP_TIMEOUT: Final = 1.0  # seconds from SIGTERM to SIGKILL if a rank has failed: others may have errors to tell
-# The same if another node is lost, of the library's loop: its ranks hang in a collective, and publish nothing any more.
-LOST_LOOP_TIMEOUT: Final = 0.25
 
 
 class NodeAgent(ElasticAgent):
@@ -213,18 +212,15 @@ class NodeAgent(ElasticAgent):
             self._kept.add(number, LivingRank(process=process, files=files))
         return process
 
-    def _stop(self, timeout: float, *, all_of_them: bool, agreed: bool = False) -> None:
-        """Stop the ranks, in so many seconds; unless it is all of them, those go on that can.
-
-        ``agreed``: they end the round together, after a step.
-        """
+    def _stop(self, plan: StopPlan) -> None:
+        """Stop the ranks but for those that live on."""
         gone, now = self._ranks.gone, time.time()
-        if self._kept and not all_of_them:
-            self._kept.leave(agreed=timeout if agreed else None)
-            self._ranks.stop(timeout, but=self._kept.pids)
+        if self._kept and plan.lives_on != "none":
+            self._kept.leave(agreed=plan.timeout if plan.lives_on == "after a step" else None)
+            self._ranks.stop(plan.timeout, but=self._kept.pids)
             self._logs.finish([one.files.rank for one in self._kept.waiting.values()])
         else:
-            self._ranks.stop(timeout)
+            self._ranks.stop(plan.timeout)
             self._logs.finish()
         if gone:  # since the last look at their exit codes, perhaps
             codes = enumerate(self._ranks.exit_codes())
@@ -340,7 +336,7 @@ class NodeAgent(ElasticAgent):
         agreed = WORKER_DRAINED in codes or not any(codes)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed, waited=self._waited(worker_group, codes))
-        self._stop(LOST_STOP_TIMEOUT, all_of_them=agreed or self._drain.requested)
+        self._stop(stop_plan.of_failed(agreed=agreed, drained=self._drain.requested))
         self._resolve_failure(self._failures(worker_group), noticed=noticed)
         failures = process_failures(worker_group, self._ranks.exit_codes(), self._files)
         return RunResult(state=WorkerState.FAILED, failures=failures)
@@ -371,7 +367,7 @@ class NodeAgent(ElasticAgent):
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
         self._history.fault(self._handler.reason, at=noticed, hang=True)
-        self._stop(LOST_STOP_TIMEOUT, all_of_them=True)
+        self._stop(stop_plan.HUNG)
         hang = Failure(rank=culprit, exit_code=SIGKILL_EXIT, error=self._handler.reason, time=int(time.time()))
         self._resolve_failure([hang], noticed=noticed, hung_at=step)
         return RunResult(state=WorkerState.FAILED)
@@ -403,13 +399,16 @@ class NodeAgent(ElasticAgent):
         """Stop the ranks; if this agent goes on, those of them go on that can."""
         self._watch.finish()
         self._history.ranks_end(self._watch, "stop", self._handler.reason)
-        drained = self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes()
-        agreed = drained or not self._handler.lost
-        lost = LOST_LOOP_TIMEOUT if self._watch.steps else LOST_STOP_TIMEOUT
-        timeout = max(self._stop_timeout - self._drain.age(), 0.0) if agreed else lost
-        waiting = bool(self._kept and self._kept.waiting)  # then the hub's word that the round is over is on its way
-        together = goes_on and agreed and not drained and not waiting
-        self._stop(timeout, all_of_them=drained or not (together or self._handler.lost or waiting), agreed=together)
+        self._stop(
+            stop_plan.of_ended(
+                drained=self._drain.requested or WORKER_DRAINED in self._ranks.exit_codes(),
+                lost=self._handler.lost,
+                waiting=bool(self._kept and self._kept.waiting),
+                goes_on=goes_on,
+                of_library=bool(self._watch.steps),
+                time_left=max(self._stop_timeout - self._drain.age(), 0.0),
+            )
+        )
 
     def exit_barrier(self) -> None:
         """Wait until the ranks of all nodes are done: the store and the hub must outlive them, however long that takes.
