@@ -87,13 +87,13 @@ def throughput(device: str) -> Iterator[Row]:
 def hooked(device: str) -> Iterator[Row]:
     """One row: the smallest step of a plain script, without and with the hooks in its rank."""
     without, own = hooks.measure(device, rounds=5)
-    added = statistics.median(b - a for a, b in zip(without, own, strict=True))
+    added = interval([b - a for a, b in zip(without, own, strict=True)])
     yield (
         "small step of a plain script",
         "without hooks",
         f"{statistics.median(without):.0f} us",
         f"{statistics.median(own):.0f} us",
-        f"{added:+.1f} us a step",
+        f"{added.median:+.1f} us a step ({added.low:+.1f} to {added.high:+.1f})",
     )
 
 
