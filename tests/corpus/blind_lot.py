@@ -37,7 +37,7 @@ BLIND_LOT: Final = (
     Situation(
         name="a checkpoint that takes longer than the others wait",
         script=_SLOW_CHECKPOINT,
-        cause="the ranks of node 1 timed out after 8000 ms in a collective|rank 0 (?:is busy|sleeps) at train.py",
+        cause="the ranks of node 1 timed out after 8000 ms in a collective|rank 0 (?:is busy|sleeps).* at train.py",
         fix="a longer timeout",
         first=(False, False),
     ),

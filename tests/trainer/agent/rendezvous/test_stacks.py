@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -200,12 +201,34 @@ def test_the_frames_of_a_connection_are_those_of_this_python_and_of_urllib3() ->
 )
 def test_native_code_that_waits_is_known_by_the_line_that_calls_it(line: str, wait: str) -> None:
     frames = ('"/home/me/train.py", line 23 in connect', '"/home/me/train.py", line 40 in <module>')
-    assert locate(printed(*frames), lambda *place: line if place == ("/home/me/train.py", 23) else "") == Location(
-        wait=wait, line="train.py:23 in connect"
-    )
+    found = locate(printed(*frames), lambda *place: line if place == ("/home/me/train.py", 23) else "")
+    assert found is not None
+    assert replace(found, code="") == Location(wait=wait, line="train.py:23 in connect")
     assert locate(printed(*frames)) == Location(line="train.py:23 in connect")
     within = ('"/home/me/.venv/lib/python3.11/site-packages/hub/client.py", line 3 in get', *frames)
-    assert locate(printed(*within), lambda *_: line) == Location(line="train.py:23 in connect")
+    found = locate(printed(*within), lambda *_: line)
+    assert found is not None
+    assert replace(found, code="") == Location(line="train.py:23 in connect")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("    fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time\n", "fcntl.flock(lock, fcntl.LOCK_EX)"),
+        ("  with FileLock('/mnt/shared/cache.lock'):\n", "with FileLock('…'):"),
+        (
+            'requests.get(url, headers={"Authorization": "Bearer 0123456789"})',
+            'requests.get(url, headers={"Authorization": "…"})',
+        ),
+        ("f(`x`)", "f(x)"),
+        ("f(" + 70 * "x" + ")", "f(" + 57 * "x" + "…"),
+        ("", ""),
+    ],
+)
+def test_what_is_written_where_a_rank_is_names_what_it_waits_for(line: str, code: str) -> None:
+    found = locate(["Thread 0x1 (most recent call first):", '  File "/code/train.py", line 5 in main'], lambda *_: line)
+    assert found is not None
+    assert found.code == code
 
 
 def test_without_a_stack_there_is_no_location() -> None:

@@ -16,10 +16,9 @@ from kittrain.system.heartbeat import Phase
 
 
 def rank(number: int, line: str = "h.py:5 in step", *, wait: str = "", loads: bool = False, **more: Any) -> RankStatus:
-    location = Location(line=line, wait=wait, loads=loads)
     facts: dict[str, Any] = {"phase": Phase.SCRIPT, "has_stack": True, "frozen": False, "stepped": True}
-    facts |= {"grouped": True, "stalled_seconds": 42.0} | more
-    return RankStatus(rank=number, step=9, location=location, **facts)
+    facts |= {"grouped": True, "stalled_seconds": 42.0, "location": Location(line=line, wait=wait, loads=loads)} | more
+    return RankStatus(rank=number, step=9, **facts)
 
 
 def call(length: int) -> Call:
@@ -46,10 +45,23 @@ def tries(number: int, **more: Any) -> RankStatus:
 SLEEPS = rank(1, "h.py:5 in <module>")
 
 
+def locked(number: int, code: str = "its.lock.acquire()") -> RankStatus:
+    """A rank that sleeps in native code."""
+    return rank(number, location=Location(line="h.py:5 in step", code=code))
+
+
 @pytest.mark.parametrize(
     ("statuses", "expected"),
     [
         ([rank(0, wait=BACKWARD), SLEEPS], "rank 1 sleeps at h.py:5, rank 0 waits in all_reduce of its backward pass"),
+        ([rank(0, wait=BACKWARD), locked(1)],
+         "rank 1 sleeps in `its.lock.acquire()` at h.py:5 in step, rank 0 waits in all_reduce of its backward pass"),
+        ([rank(0, wait=BACKWARD), locked(1), locked(2)],
+         "ranks 1-2 sleep in `its.lock.acquire()` at h.py:5 in step, rank 0 waits in all_reduce of its backward pass"),
+        ([locked(0), locked(1, "queue.get()")],
+         "rank 0 sleeps in `its.lock.acquire()` at h.py:5 in step, rank 1 sleeps in `queue.get()` at h.py:5 in step"),
+        ([rank(0, wait="barrier"), locked(1, 60 * "x"), locked(2, 60 * "y")],
+         "ranks 1-2 sleep at h.py:5 in step, rank 0 waits in barrier at h.py:5 in step"),
         ([rank(0, "a.py:9 in f", wait="barrier"), rank(1, busy=True)],
          "rank 1 is busy at h.py:5 in step, rank 0 waits in barrier at a.py:9 in f"),
         ([rank(0, wait="barrier"), rank(1, "h.py:6 in step", wait="all_gather")],

@@ -73,6 +73,8 @@ NATIVE_WAITS: Final = ("TCPStore",)  # until its server is there, and all ranks 
 FORKED: Final = ("/multiprocessing/process.py", "_bootstrap")  # below all that a process of multiprocessing does
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
+CODE_LIMIT: Final = 60  # characters of a line of code in a message
+_LITERAL: Final = re.compile(r"(['\"])(?:(?!\1)[^\\]|\\.){17,}\1")  # long: a path, an address, perhaps a secret
 # Around the function that is called: decorators, and what calls an operator of torch.
 WRAPPERS: Final = ("torch/distributed/c10d_logger.py", *early.CALLS_OPERATOR)
 # Not user code; the bundled workloads count as user code.
@@ -101,6 +103,7 @@ class Location:
     Attributes:
         wait: the collective that it is in; empty if it is in none.
         line: the innermost line of user code, or of any code if there is none.
+        code: what is written there, which names what native code waits for; empty: not known.
         loads: whether it waits for the workers of its data loader.
         tries: whether it connects to a server, or waits until it tries that again.
         awaits: what it waits for that it has begun itself, such as ``a process``; empty: for nothing that is known.
@@ -111,6 +114,7 @@ class Location:
 
     wait: str = ""
     line: str = ""
+    code: str = ""
     loads: bool = False
     tries: bool = False
     awaits: str = ""
@@ -123,7 +127,7 @@ def locate(printed: Iterable[str], source: Callable[[str, int], str] | None = No
 
     Args:
         printed: by faulthandler.
-        source: gives a line of a file, for native code that waits: no stack has its frames, and the line its name.
+        source: gives a line of a file, for native code that waits: no stack has its frames, but the line names it.
     """
     frames: list[Frame] = []
     threads: list[list[Frame]] = []
@@ -143,9 +147,22 @@ def locate(printed: Iterable[str], source: Callable[[str, int], str] | None = No
     user = next((frame for frame in frames if not LIBRARY.search(frame.file)), frames[0])
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
-    calls = source(user.file, user.line) if source and user is frames[0] else ""
-    native = next((name for name in NATIVE_WAITS if re.search(rf"\b{name}\(", calls)), "")
-    return Location(wait=_wait(frames) or native, line=str(user), loads=loads, tries=tries, awaits=_awaits(frames))
+    written = source(user.file, user.line) if source else ""
+    native = next((name for name in NATIVE_WAITS if user is frames[0] and re.search(rf"\b{name}\(", written)), "")
+    return Location(
+        wait=_wait(frames) or native,
+        line=str(user),
+        code=_quoted(written),
+        loads=loads,
+        tries=tries,
+        awaits=_awaits(frames),
+    )
+
+
+def _quoted(written: str) -> str:
+    """A line of code for a message: short, without its comment, and without long texts, which may be secrets."""
+    code = " ".join(_LITERAL.sub(r"\1…\1", written).partition("  #")[0].split()).replace("`", "")
+    return code if len(code) <= CODE_LIMIT else f"{code[: CODE_LIMIT - 1]}…"
 
 
 def _awaits(frames: list[Frame]) -> str:

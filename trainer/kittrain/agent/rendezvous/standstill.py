@@ -40,6 +40,7 @@ POSSESSIVES: Final = {"its": "their", "itself": "themselves"}
 SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
 APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
+SLEEPS: Final = "sleeps"
 APART_WORDS: Final = "; each waits for others"
 OF_GROUPS: Final = ", of different groups"
 EMPTY: Final = frozenset({"barrier", "new_group", *NATIVE_WAITS})  # exchange nothing that could take so long
@@ -161,24 +162,31 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
         return ""
     if not any(one.stepped for one in running) and not _is_telling(running):
         return ""
+    with_code = _sentence(statuses, running, left=left, code=True)
+    return with_code if len(with_code) <= LIMIT else _within(_sentence(statuses, running, left=left, code=False), LIMIT)
+
+
+def _sentence(statuses: Sequence[RankStatus], running: Sequence[RankStatus], *, left: Sequence[int], code: bool) -> str:
+    """The sentence, of any length; with what is written where ranks sleep, or without."""
     waiting = {_words(one, where=False) for one in running if one.location.wait}
     unequal = contradiction(calls_in_progress(running)) is not None
     own = unequal and all(one.call.root == one.rank for one in running)
-    groups: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    groups: dict[tuple[bool, str, str], list[int]] = defaultdict(list)
     for one in statuses:  # ranks that wait for others come last; they explain nothing
         given = _given(one, own=own) if unequal else ""
         words = _words(one, where=len(waiting) > 1 or not _alone(one), given=given)
-        groups[bool(one.location.wait), words].append(one.rank)
+        written = one.location.code if code and words.startswith(SLEEPS) else ""
+        groups[bool(one.location.wait), words, written].append(one.rank)
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], len(item[1])))
     ended = [f"node{'s'[: len(left) > 1]} {ranges(left)} {'have' if len(left) > 1 else 'has'} ended"] if left else []
-    parts = [*ended, *(_clause(ranks, words) for (_, words), ranks in ordered[:SHOWN])]
+    parts = [*ended, *(_clause(ranks, *words) for (_, *words), ranks in ordered[:SHOWN])]
     hidden = sum(len(ranks) for _, ranks in ordered[SHOWN:])
     text = ", ".join([*parts, *([f"and {hidden} more"] if hidden else [])])
     told = next((one for one in running if one.said), None)
     says = f"; rank {told.rank}{_SAYS}" + _ADDRESS.sub(r"\1…", told.said) if told else ""
     if len(text + says) <= LIMIT or len(text) < LIMIT - SAID:
         text += says
-    return _within(text, LIMIT)
+    return text
 
 
 def _running(statuses: Sequence[RankStatus]) -> list[RankStatus]:
@@ -251,15 +259,16 @@ def _words(one: RankStatus, *, where: bool, given: str = "") -> str:
         (one.busy, "is busy{at}"),
         (one.location.tries, "tries to reach a server{at}"),
         (bool(one.location.awaits), f"waits for {one.location.awaits}{{at}}{worker.replace('whose worker', 'which')}"),
-        (True, "sleeps{at}"),
+        (True, f"{SLEEPS}{{at}}"),
     )
     return next(words for holds, words in rows if holds).replace("{at}", f" at {at}" if at and where else "")
 
 
-def _clause(ranks: Sequence[int], words: str) -> str:
-    """``rank 1 sleeps at h.py:5``, ``ranks 0-2 wait in barrier``."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} {words}"
-    verb, rest = words.split(" ", 1)
-    rest = " ".join(POSSESSIVES.get(word, word) for word in rest.split(" "))
-    return f"ranks {ranges(ranks)} {PLURALS.get(verb, verb.removesuffix('s'))} {rest}"
+def _clause(ranks: Sequence[int], words: str, code: str) -> str:
+    """``rank 1 sleeps in `lock.acquire()` at h.py:5``, ``ranks 0-2 wait in barrier``."""
+    verb, _, rest = words.partition(" ")
+    if len(ranks) > 1:
+        verb = PLURALS.get(verb, verb.removesuffix("s"))
+        rest = " ".join(POSSESSIVES.get(word, word) for word in rest.split(" "))
+    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}"
+    return " ".join(filter(None, (who, verb, code and f"in `{code}`", rest)))
