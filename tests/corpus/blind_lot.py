@@ -343,7 +343,7 @@ for i in range(60):
     time.sleep(0.02)
 dist.all_reduce(torch.ones(1))
 """,
-        cause="the ranks exchange tensors of different shapes or types|called all_reduce|lost it",
+        cause="the ranks call different collectives|called all_reduce|lost it",
         fix="a backward pass",
         first=(False, True),
     ),

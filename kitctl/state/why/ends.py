@@ -188,10 +188,10 @@ ENDS: Final = Family(
         Rule(
             r"killed by SIGABRT.*?(?:[Rr]eceived data size doesn't match expected size"
             r"|op\.preamble\.length <= op\.nbytes)",
-            "the ranks exchange tensors of different shapes or types, or call different collectives",
-            "make the call, its shape and its type the same on all ranks at the line in the message: pad a last, "
-            "shorter batch, and give broadcast_object_list() lists of one length; and let no rank leave out a "
-            "collective, or a backward pass, that others take part in",
+            "the ranks call different collectives, or exchange tensors of different shapes or types",
+            "make the call, its shape and its type the same on all ranks there: pad a last, shorter batch, and give "
+            "broadcast_object_list() lists of one length; and let no rank leave out a collective, or a backward pass, "
+            "that others take part in",
         ),
         Rule(
             r"killed by SIGBUS",
@@ -218,7 +218,7 @@ ENDS: Final = Family(
         ),
         Rule(
             r"^killed by SIGSEGV\b.*? in _ddp_init_helper\b",
-            "killed by SIGSEGV where DistributedDataParallel wraps the model, in torch's own code",
+            "killed by SIGSEGV in torch's own code, where DistributedDataParallel wraps the model",
             "leave out TORCH_DISTRIBUTED_DEBUG=DETAIL, if it is set: without GPUs torch crashes with it there",
         ),
         Rule(

@@ -27,6 +27,7 @@ _PACKAGE: Final = re.compile(
     r'^ *File "[^"]*/(?:site|dist)-packages/(\w+)[/.][^"]*", line \d+, in (\w+)$', re.MULTILINE
 )
 _MEANT: Final = re.compile(r"^\w+: .*Did you mean: '([^'\n]+)'\?$(?![\s\S]*\n  File )", re.MULTILINE)
+_CRASH: Final = re.compile(r"killed by SIG[A-Z]+( at [^\s:]+:\d+(?: in [\w.<>]+)?)")
 _GROUP: Final = re.compile(r"\(\d+ sub-exceptions?\)$")
 _MARGIN: Final = re.compile(r"^ *\| ?", re.MULTILINE)  # of what an exception group's traceback shows of one of them
 _ERROR: Final = re.compile(r"(?:\S+: )?(?:error|fatal)\b|[\w.]+(?:Error|Exception)(?:: |$)", re.IGNORECASE)
@@ -65,6 +66,12 @@ def said_before(failure: Termination) -> str:
         return next((line for line in reversed(failure.lines) if _IN_THREAD.search(line)), "")
     errors = [line.strip() for line in failure.lines if _ERROR.match(line.strip()) and failure.error not in line]
     return errors[-1] if errors and _OF_A_PROCESS.match(failure.error) else ""
+
+
+def crashed_at(error: str) -> str:
+    """`` at train.py:8 in evaluate``: where native code ended a rank, as its error says; empty if that says nothing."""
+    found = _CRASH.match(error)
+    return found[1] if found else ""
 
 
 def names_no_file(error: str) -> bool:

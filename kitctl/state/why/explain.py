@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -16,7 +17,15 @@ from kitctl.state.why.containers import CONTAINERS
 from kitctl.state.why.data import DATA
 from kitctl.state.why.distributed import DISTRIBUTED
 from kitctl.state.why.ends import ENDS, PODS
-from kitctl.state.why.error_text import first_of_group, names_no_file, origin, said_before, source, with_place
+from kitctl.state.why.error_text import (
+    crashed_at,
+    first_of_group,
+    names_no_file,
+    origin,
+    said_before,
+    source,
+    with_place,
+)
 from kitctl.state.why.groups import GROUPS
 from kitctl.state.why.hangs import APART, HANGS, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
 from kitctl.state.why.images import IMAGES
@@ -144,14 +153,14 @@ def explain(job: JobState, now: float) -> Explanation:
     cause, fix = next(_causes(job, local=local), ("", ""))
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
-    before, its_fix = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", "")
+    before, its = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", UNKNOWN)
     fact = job.still(now) or next((one.reason for one in job.nodes if _STAGING.match(one.reason)), "")
     if not cause and _ENDLESS.search(fact):
         fix = (_known(fact, local=local) or UNKNOWN).fix
     note = "; ".join(filter(None, (brief(job.reason), job.note))) if _may_wait(job) else job.note
     if not cause and (hidden := _DID_NOTHING.match(job.note) or _OF_TRAINING.match(job.note)):
         fix = (_known(hidden[1], local=local) or UNKNOWN).fix
-    told = says(cause, before.partition(": ")[2].removeprefix("hang: "))
+    told = says(cause, before.partition(": ")[2].removeprefix("hang: ")) or (its.worded and its.cause in cause)
     return Explanation(
         cause=cause,
         fix=fix,
@@ -161,23 +170,22 @@ def explain(job: JobState, now: float) -> Explanation:
         note="" if cause else note,
         evidence=evidence,
         before="" if told else before,
-        before_fix="" if told else its_fix,
+        before_fix="" if told else its.fix,
     )
 
 
-def _before(job: JobState, now: float, *, local: bool) -> tuple[str, str]:
-    """``2m10s ago, rank 1 of node 1: hang: ...``, and its fix; empty without a failure that was recovered from."""
+def _before(job: JobState, now: float, *, local: bool) -> tuple[str, _Known]:
+    """``2m10s ago, rank 1 of node 1: hang: ...``, and its row; empty without a failure that was recovered from."""
     last = max(job.failures, key=lambda one: one.time, default=None)
     if last is None:
-        return "", ""
+        return "", UNKNOWN
     start = last.cause.rstrip("…")  # it may be cut; the recovery, or a node, has the whole
     longer = (job.last_recovery.cause if job.last_recovery else "", *(one.reason for one in job.nodes))
     whole = next((text[text.find(start) :] for text in longer if start and start in text), last.cause)
     whole = _AGAIN.split(whole)[0]
-    known = _known(whole, local=local)
     ago = duration(max((job.ended or now) - last.time, 0.0))
     when = f"{ago} before its end" if job.ended else f"{ago} ago"
-    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", (known or UNKNOWN).fix
+    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", _known(whole, local=local) or UNKNOWN
 
 
 def advice(job: JobState, found: Explanation) -> str:
@@ -338,6 +346,8 @@ def _of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
         cause, known = f"{first.cause if first.worded else inner} ({cause})", first
     elif cause.endswith(":") or names_no_file(cause):  # else it has no word of its own
         cause += source(failure.traceback)
+    if known.worded and (place := crashed_at(failure.error)) and len(where + cause + place) <= LIMIT:
+        cause += place
     fix = known.fix or failure.fix
     if known.of_code or not fix:
         fix = with_place(fix, failure.traceback or printed)
@@ -372,12 +382,20 @@ def _known(text: str, traceback: str = "", *, local: bool, around: str | None = 
     return None
 
 
+def _shown(failure: Termination) -> list[str]:
+    """The end of its traceback, else the last lines that the rank has printed; frames of libraries are folded."""
+    if failure.traceback:
+        return folded_traceback(failure.traceback)[-FRAMES:]
+    return folded_traceback("\n".join(failure.lines)) if failure.lines else []
+
+
 def _evidence(job: JobState) -> Iterator[str]:
     yield f"phase {job.phase}" + (f": {job.reason}" if job.reason else "")
     failure = job.failure or job.last_failure
     if failure:
-        yield from folded_traceback(failure.traceback)[-FRAMES:] if failure.traceback else failure.lines
+        yield from _shown(failure)
     for node in job.nodes:
         if node.reason and node.reason not in job.reason:
             yield f"node {node.index} ({node.state}): {node.reason}"
-    yield from (f"before: rank {one.rank} of node {one.node}: {one.cause}" for one in job.failures)
+    for told, times in Counter(f"rank {one.rank} of node {one.node}: {one.cause}" for one in job.failures).items():
+        yield f"before{f', {times} times' * (times > 1)}: {told}"

@@ -29,6 +29,16 @@ def test_an_error_comes_again_at_the_same_place_on_any_rank_at_any_time() -> Non
     assert again(objects[1], first=objects[0]), "objects are elsewhere each time"
 
 
+def test_ranks_that_call_different_collectives_crash_again_where_they_did() -> None:
+    where = "killed by SIGABRT at train.py:8 in evaluate: "
+    error = f"{where}op.preamble.length <= op.nbytes. 652 vs 8. Received data size doesn't match expected size."
+    crash = replace(FIRST, error=error, exit_code=-6, traceback="")
+    assert again(crash, first=crash)
+    assert not again(crash, replace(PLACE, steps=401), first=crash)
+    other = replace(crash, error=f"{where}terminate called")
+    assert not again(other, first=other), "native code may crash by chance"
+
+
 @pytest.mark.parametrize(
     "failure",
     [

@@ -44,6 +44,8 @@ class Cause:
         fix: what the user can do; ``{0}`` is the pattern's first group. Empty if the error says enough.
         permanent: whether a restart cannot help.
         deterministic: whether another restart cannot help if the same failure follows the first.
+        of_code: whether it depends on the script alone: a second one at the same place, after as many steps, is no
+            accident.
         called: what the traceback has to have, too.
         seen: an error as people see it, for the documentation; empty for one of several that tell of lost peers.
     """
@@ -53,6 +55,7 @@ class Cause:
     fix: str = ""
     permanent: bool = False
     deterministic: bool = False
+    of_code: bool = False
     called: str = ""
     seen: str = ""
 
@@ -377,6 +380,15 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(r"Timed out waiting \d+ms for (recv|send|unbound)|Application timeout caused pair closure", "peer"),
     Cause(r"ncclRemoteError|ncclSystemError|NCCL communicator was aborted", "peer"),
     Cause(r"wait timeout after \d+ms|Timed out after \d+ seconds waiting for clients", "peer"),
+    Cause(
+        r"^killed by SIGABRT.*(?:[Rr]eceived data size doesn't match|op\.preamble\.length <= op\.nbytes)",
+        fix="make the call, its shape and its type the same on all ranks there: pad a last, shorter batch, and give "
+        "broadcast_object_list() lists of one length; and let no rank leave out a collective, or a backward pass, that "
+        "others take part in",
+        of_code=True,
+        seen="killed by SIGABRT at train.py:8 in evaluate: op.preamble.length <= op.nbytes. 652 vs 8. Received data "
+        "size doesn't match expected size.",
+    ),
     # Signals without further information.
     Cause(
         r"^killed by SIG(SEGV|FPE|ABRT)",

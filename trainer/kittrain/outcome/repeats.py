@@ -33,7 +33,7 @@ class Place:
 class Repeats:
     """The errors that a node's ranks have failed with so far, also where another node's had failed before them.
 
-    Failures of a known cause are none: what passes is among them, and of the others each row says whether it does.
+    Failures of a known cause are none, unless its row says so: what passes is among them.
     """
 
     def __init__(self) -> None:
@@ -52,4 +52,4 @@ class Repeats:
 
 
 def _is_of_code(failure: Failure) -> bool:
-    return failure.cause == UNKNOWN and is_of_code(failure.error, failure.traceback)
+    return failure.cause.of_code or (failure.cause == UNKNOWN and is_of_code(failure.error, failure.traceback))

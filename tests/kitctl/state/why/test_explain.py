@@ -315,10 +315,11 @@ def test_what_clusters_say_of_what_they_lack(reason: str, cause: str, fix: str) 
         (failed(f"RuntimeError: {GLOO}Unable to find address for: eth99"),
          "the node has no network interface eth99", "ip link"),
         (failed("killed by SIGABRT at shapes.py:12", "Received data size doesn't match expected size"),
-         "the ranks exchange tensors of different shapes or types, or call different collectives",
+         "the ranks call different collectives, or exchange tensors of different shapes or types at shapes.py:12",
          "the same on all ranks"),
         (failed("killed by SIGSEGV at a.py:3 in main: invalid memory access", "line 1487 in _ddp_init_helper"),
-         "killed by SIGSEGV where DistributedDataParallel wraps the model, in torch's own code", "=DETAIL"),
+         "killed by SIGSEGV in torch's own code, where DistributedDataParallel wraps the model at a.py:3 in main",
+         "=DETAIL"),
         (failed("MemoryError: "), "rank 1: MemoryError:", "they share this machine's memory"),
         (failed("MemoryError: ", target="kind"), "rank 1: MemoryError:", "raise resources.limits.memory"),
         (failed("SnapshotError: no snapshot in /a is usable, and training does not start from scratch while there are "
@@ -784,6 +785,24 @@ def test_what_a_job_has_recovered_from_is_told_in_the_past_with_its_fix(whole: s
     assert told[2].startswith("its fix: fix the named line")
     ended = explain(replace(job, phase="Succeeded", ended=130.0), 999.0)
     assert ended.before.startswith("30s before its end, rank 1 of node 1: hang")
+
+
+def test_a_cause_in_words_of_its_own_is_not_told_as_what_was_before() -> None:
+    crash = "killed by SIGABRT at train.py:8 in evaluate: op.preamble.length <= op.nbytes. 652 vs 8. Received da…"
+    past = PastFailure(time=100.0, node=0, rank=0, cause=crash)
+    begun = replace(JOB, phase="Running", reason="resumed at step 0: 500 steps lost", failures=(past, past))
+    found = explain(begun, 102.0)
+    assert found.cause.endswith("or exchange tensors of different shapes or types at train.py:8 in evaluate")
+    assert "a last, shorter batch" in found.fix
+    assert (found.before, found.before_fix) == ("", "")
+    assert found.evidence[-1] == f"before, 2 times: rank 0 of node 0: {crash}"
+
+
+def test_frames_of_libraries_in_a_dump_are_folded() -> None:
+    frames = ['  File "/v/site-packages/torch/distributed/c10d.py", line 1 in all_reduce'] * 3
+    lines = ("Fatal Python error: Aborted", *frames, '  File "/a/train.py", line 8 in evaluate')
+    shown = explain(failed("killed by SIGABRT", *lines), 0.0).evidence
+    assert shown[1:] == (lines[0], "  ... 3 frames of torch", lines[-1])
 
 
 def test_the_cause_of_a_job_is_not_told_twice() -> None:
