@@ -124,7 +124,8 @@ def _half(one: Situation) -> str:
 
 
 def _cell(text: str) -> str:
-    return f"`{text.replace('|', '¦').replace('`', chr(39))}`" if text else "-"
+    marks = "``" if "`" in text else "`"  # a line of code in it has some of its own
+    return f"{marks}{text.replace('|', '¦')}{marks}" if text else "-"
 
 
 def _mark(right: bool | None) -> str:  # noqa: FBT001  a cell's value

@@ -10,6 +10,8 @@ from tests.corpus.judge import REFUSED
 from tests.corpus.situation import Situation
 from tests.corpus.situations import SITUATIONS
 
+README = PAGE.parents[1] / "README.md"
+
 
 @pytest.mark.parametrize("one", SITUATIONS, ids=lambda one: one.name)
 def test_cause_and_fix_are_right(one: Situation) -> None:
@@ -22,6 +24,13 @@ def test_cause_and_fix_are_right(one: Situation) -> None:
 
 def test_the_page_shows_what_the_rules_tell_now() -> None:
     assert PAGE.read_text() == current_page(), "python -m tests.corpus NAME"
+
+
+def test_what_readme_shows_of_them_was_told() -> None:
+    section = README.read_text(encoding="utf-8").partition("## It explains itself")[2].partition("\n## ")[0]
+    shown = [row.split("|")[2].strip() for row in section.split("\n")[2:] if row.startswith("| `")]
+    assert len(shown) >= 4
+    assert [told for told in shown if told not in PAGE.read_text(encoding="utf-8")] == []
 
 
 def test_there_are_sixty_situations_and_twenty_healthy_jobs() -> None:

@@ -71,7 +71,7 @@ def said_before(failure: Termination) -> str:
 def crashed_at(error: str) -> str:
     """`` at train.py:8 in evaluate``: where native code ended a rank, as its error says; empty if that says nothing."""
     found = _CRASH.match(error)
-    return found[1] if found else ""
+    return found[1].removesuffix(" in <module>") if found else ""
 
 
 def names_no_file(error: str) -> bool:
