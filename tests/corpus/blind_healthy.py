@@ -48,6 +48,16 @@ with Join([model]):
         step()
 """
 )
+_SHARES: Final = (
+    DDP
+    + """
+from torch.distributed.algorithms.join import Join
+for epoch in range(12):
+    with Join([model]):
+        for i in range(20 + 3 * rank):
+            step()
+"""
+)
 
 BLIND_HEALTHY: Final = (
     Situation(name="healthy gan with two optimizers", script=_TWO_OPTIMIZERS, healthy=True, first=(True, True)),
@@ -66,4 +76,5 @@ BLIND_HEALTHY: Final = (
         healthy=True,
         first=(True, True),
     ),
+    Situation(name="healthy epochs of unequal shares in join", script=_SHARES, healthy=True, first=(False, True)),
 )

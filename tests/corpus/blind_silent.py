@@ -170,6 +170,85 @@ for i in range(40):
 dist.barrier()
 """
 )
+_STEPPED: Final = (
+    DDP
+    + """
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10, gamma=0.1)
+for i in range(200):
+    step()
+    schedule.step()
+dist.barrier()
+"""
+)
+_SKIPPED: Final = (
+    DDP
+    + """
+for i in range(60):
+    loss = model(torch.randn(2, 4)).square().mean() * (float("nan") if rank and i == 20 else 1.0)
+    skip = loss.detach().isfinite().logical_not().float()
+    dist.broadcast(skip, 0)
+    if not skip:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+dist.barrier()
+"""
+)
+_OFFSETS: Final = (
+    DDP
+    + """
+import pickle
+path = f"/tmp/kit-records-{os.getpid()}"
+offsets = []
+with open(path, "wb") as file:
+    for i in range(200):
+        offsets.append(file.tell())
+        pickle.dump([float(i)] * (100 + 40 * (i % 7)), file)
+class Records(torch.utils.data.Dataset):
+    def __init__(self):
+        self.file = open(path, "rb")
+        os.unlink(path)
+    def __len__(self):
+        return len(offsets)
+    def __getitem__(self, index):
+        self.file.seek(offsets[index])
+        time.sleep(0.002)
+        return torch.tensor(pickle.load(self.file)[:4])
+loader = torch.utils.data.DataLoader(Records(), batch_size=8, num_workers=4)
+for epoch in range(50):
+    for batch in loader:
+        pass
+    step()
+"""
+)
+_HALF_RESUMED: Final = (
+    DDP
+    + """
+import subprocess
+path = f"/tmp/kit-last-{os.environ['TORCHELASTIC_RUN_ID']}.pt"
+EARLIER_RUN = '''
+import sys, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.Adam(model.parameters())
+model(torch.ones(2, 4)).sum().backward()
+optimizer.step()
+torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, sys.argv[1])
+'''
+if rank == 0:
+    subprocess.run([sys.executable, "-c", EARLIER_RUN, path], check=True)
+dist.barrier()
+optimizer = torch.optim.Adam(model.parameters())
+model.module.load_state_dict(torch.load(path)["model"])
+for i in range(40):
+    step()
+if rank == 0:
+    torch.save({"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}, path)
+dist.barrier()
+if rank == 0:
+    os.unlink(path)
+"""
+)
+
 BLIND_SILENT: Final = (
     Situation(
         name="gradients that are zeroed before they are used",
@@ -262,5 +341,33 @@ BLIND_SILENT: Final = (
         cause=r"rank \d: AttributeError: 'DistributedDataParallel' object has no attribute 'predict'",
         fix=r"model\.module\.predict",
         first=(True, True),
+    ),
+    Situation(
+        name="a schedule of epochs that each step advances",
+        script=_STEPPED,
+        cause=r"rank 0: the learning rate was next to nothing for most of the training: less than a millionth",
+        fix=r"after each epoch if it counts epochs",
+        first=(False, False),
+    ),
+    Situation(
+        name="one sample that is not finite and no step after it",
+        script=_SKIPPED,
+        cause=r"the parameters are not finite, as seen at step 21",
+        fix=r"print the loss",
+        first=(False, False),
+    ),
+    Situation(
+        name="a file that workers read through one place",
+        script=_OFFSETS,
+        cause=r"rank \d: .*\(in DataLoader worker process \d\)",
+        fix=r"open it at its first use in each worker",
+        first=(False, False),
+    ),
+    Situation(
+        name="a checkpoint whose optimizer is not loaded",
+        script=_HALF_RESUMED,
+        cause=r"rank 0: a checkpoint's optimizer was not loaded: kit-last-.*\.pt has optimizer",
+        fix=r"optimizer",
+        first=(False, False),
     ),
 )

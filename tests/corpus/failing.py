@@ -440,7 +440,7 @@ model = torch.nn.parallel.DistributedDataParallel(Net())
 for _ in range(3):
     model(torch.ones(2, 4)).sum().backward()
 """,
-        cause="Expected to have finished reduction",
+        cause="some of the model.s parameters no gradient",
         fix="find_unused_parameters=True",
         options=ONCE,
     ),

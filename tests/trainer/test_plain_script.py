@@ -106,7 +106,7 @@ optimizer = torch.optim.SGD(torch.nn.Linear(1, 1).parameters(), lr=0.1)
 def step():
     optimizer.step()
 def tries():
-    with open("tries", "a+") as file:
+    with open(__file__ + ".tries", "a+") as file:
         file.write(".")
         file.seek(0)
         return len(file.read())

@@ -165,6 +165,8 @@ class PastFailure(Record):
     """The rank that failed first."""
     cause: str = ""
     """The cause, in a sentence."""
+    fix: str = ""
+    """What to do about it. Empty: unknown."""
 
 
 class Standstill(Record):

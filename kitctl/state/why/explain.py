@@ -185,7 +185,8 @@ def _before(job: JobState, now: float, *, local: bool) -> tuple[str, _Known]:
     whole = _AGAIN.split(whole)[0]
     ago = duration(max((job.ended or now) - last.time, 0.0))
     when = f"{ago} before its end" if job.ended else f"{ago} ago"
-    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", _known(whole, local=local) or UNKNOWN
+    known = _known(whole, local=local) or UNKNOWN
+    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", known._replace(fix=known.fix or last.fix)
 
 
 def advice(job: JobState, found: Explanation) -> str:
@@ -276,7 +277,9 @@ def _repeated(job: JobState) -> Termination | None:
     last = job.failures[-1] if job.failures and job.reason.startswith(FROM_THE_BEGINNING) else None
     if last is None or _FROM_OUTSIDE.match(last.cause):
         return None
-    return Termination(outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause)
+    return Termination(
+        outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause, fix=last.fix
+    )
 
 
 def _may_wait(job: JobState) -> bool:

@@ -26,6 +26,15 @@ GROUPS: Final = Family(
             seen="the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
         ),
         Rule(
+            r"(the learning rate was next to nothing for most of the training: )",
+            "",
+            "step a schedule as often as it counts: after each epoch if it counts epochs (StepLR, ExponentialLR), "
+            "after each step if it counts steps, and then with the number of all steps",
+            seen="the learning rate was next to nothing for most of the training: less than a millionth of its highest "
+            "at 87 % of 480 steps",
+            means="what is trained hardly changes any more",
+        ),
+        Rule(
             r"(it has started 0 processes by torch\.multiprocessing\.spawn)",
             "",
             "leave out mp.spawn: each rank is a process already, with RANK, LOCAL_RANK and WORLD_SIZE; if their number "
@@ -162,6 +171,15 @@ GROUPS: Final = Family(
             seen="a learning rate schedule began anew, although its optimizer was resumed: LambdaLR at its "
             "first step, the loaded rate was 0.05",
             means="the checkpoint has the optimizer's state, and not that of its schedule",
+        ),
+        Rule(
+            r"(a checkpoint's optimizer was not loaded: )",
+            "",
+            "optimizer.load_state_dict(checkpoint['optimizer']) where the model is loaded, and the same for the "
+            "scheduler; a run that is to begin anew with the model saves to another file",
+            seen="a checkpoint's optimizer was not loaded: last.pt has optimizer; this run goes on from it and saves "
+            "it",
+            means="momentum and Adam's averages began with zeros, and the learning rate with that of the start",
         ),
         Rule(
             r"(the persistent workers of a DataLoader do not see what was set in its data set since: )",

@@ -332,8 +332,8 @@ SCRIPTS: Final = Family(
             seen="JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
         ),
         Rule(
-            r"(?:BadZipFile: Bad (?:CRC-32|magic number)|error: Error -3 while decompressing)[^\n]*"
-            r"\(in DataLoader worker process",
+            r"(?:BadZipFile: Bad (?:CRC-32|magic number)|error: Error -3 while decompressing|UnpicklingError: "
+            r"|EOFError: Ran out of input|struct\.error: unpack)[^\n]*\(in DataLoader worker process",
             "",
             "the workers read through one file that was opened before they were started, and move each other's place "
             "in it: open it at its first use in each worker (__getitem__, not __init__); if num_workers=0 fails, too, "

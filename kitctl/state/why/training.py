@@ -171,9 +171,9 @@ TRAINING: Final = Family(
         ),
         Rule(
             r"Expected to have finished reduction in the prior iteration",
-            "",
-            "DistributedDataParallel(..., find_unused_parameters=True), or let the loss use all of the model's outputs",
-            seen="Expected to have finished reduction in the prior iteration",
+            "a step gave some of the model's parameters no gradient, for which DistributedDataParallel waits",
+            "let the loss use all of the model's outputs; requires_grad_(False), before the model is wrapped, for what "
+            "is not trained, as under no_grad(); or DistributedDataParallel(..., find_unused_parameters=True)",
         ),
         Rule(
             r"The total norm of order \S+ for gradients from `parameters` is non-finite",
@@ -213,8 +213,9 @@ TRAINING: Final = Family(
         Rule(
             r"backward through the graph a second time",
             "",
-            "call backward() once for each loss (accelerator.backward(loss) in its place, not besides), compute the "
-            "loss anew for the next, and detach() what stays between steps, as a hidden state; else retain_graph=True",
+            "call backward() once for each loss (accelerator.backward(loss) in its place, not besides); compute in "
+            "each step what it needs, also what was made before the loop; detach() what is carried over and not to be "
+            "trained through, as a hidden state; else retain_graph=True",
             seen="Trying to backward through the graph a second time",
         ),
         Rule(

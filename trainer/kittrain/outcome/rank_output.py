@@ -19,6 +19,7 @@ HEADER: Final = "Traceback (most recent call last):"
 OTHER_GROUP: Final = "init_process_group waits for a group that is not this job's: "  # and why, as the hook says it
 LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and the signal
 CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
+FADED: Final = "the learning rate was next to nothing for most of the training: "  # at how many steps
 NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn"
 SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
 REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
@@ -31,6 +32,7 @@ ANOTHER_MODEL: Final = "the model is not that of rank 0 any more: "  # which par
 STILL_TRAINS: Final = "the model was evaluated in training mode: "  # in how many passes, with which layers
 UNAVERAGED: Final = "optimizer steps used gradients that were not averaged over the ranks: "  # how many
 NEW_SCHEDULE: Final = "a learning rate schedule began anew, although its optimizer was resumed: "  # which
+NOT_RESUMED: Final = "a checkpoint's optimizer was not loaded: "  # which file's
 NEVER_ZEROED: Final = "gradients are never zeroed: "  # in how many steps
 ZEROED_UNUSED: Final = "zero_grad discards gradients that no optimizer step has used: "  # of how many passes
 NOT_GIVEN: Final = "DDP does not average the gradients of parameters that it was not given: "  # which
@@ -49,7 +51,7 @@ NOTES: Final = (
         NEVER_ZEROED,
         ZEROED_UNUSED,
     ),
-    *(UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NEW_SCHEDULE),
+    *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NOT_RESUMED, NEW_SCHEDULE),
     *(WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change

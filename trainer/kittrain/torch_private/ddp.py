@@ -24,6 +24,18 @@ def averaged_parameters(ddp: DistributedDataParallel) -> list[nn.Parameter]:
     return cast("list[nn.Parameter]", parameters)
 
 
+def averaged_names(ddp: DistributedDataParallel) -> list[str]:
+    """The names of these parameters, also if all that are frozen now were frozen since; empty if that is not clear.
+
+    DDP looks for what it is to ignore by a name that has a dot in front, if it is of the outermost module.
+    """
+    ignored = getattr(ddp, "parameters_to_ignore", ())
+    named = [(name, one) for name, one in ddp.module.named_parameters() if "." not in name or name not in ignored]
+    candidates = [name for name, one in named if one.requires_grad], [name for name, _ in named]
+    number = _log_data(ddp).get("num_parameter_tensors")
+    return next((names for names in candidates if len(names) == number), [])
+
+
 def rebuilds_buckets(ddp: DistributedDataParallel) -> bool:
     """Whether DDP forms its buckets anew; it does so neither if it finds unused parameters nor without a reducer."""
     return hasattr(ddp, "reducer") and (ddp.static_graph or not ddp.find_unused_parameters)

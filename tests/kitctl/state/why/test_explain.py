@@ -587,7 +587,9 @@ TORCH = '  File "/lib/site-packages/torch/{0}.py", line 3, in f\n    g()\n'
          "queue.Net()", "", "the script's own queue.py hides Python's module queue, which has Net", "another name"),
         (f"{RENAME.format('nets')} if it has the same name as a library you intended to import)", "nets.Net()", "",
          f"{RENAME.format('nets')} if it has the same name as a library you intended to import)", "rename that"),
-        (UNUSED, "loss = model(x)", "nn/parallel/distributed", UNUSED, "find_unused_parameters"),
+        (UNUSED, "loss = model(x)", "nn/parallel/distributed",
+         "a step gave some of the model's parameters no gradient, for which DistributedDataParallel waits",
+         "find_unused_parameters"),
         (f"{UNUSED}. this is not compatible with static_graph set to True", "loss = model(x)", "nn/distributed",
          "the steps use other parameters than the first, which DistributedDataParallel(static_graph=True) rules out",
          "leave out static_graph=True"),
@@ -796,6 +798,14 @@ def test_a_cause_in_words_of_its_own_is_not_told_as_what_was_before() -> None:
     assert "a last, shorter batch" in found.fix
     assert (found.before, found.before_fix) == ("", "")
     assert found.evidence[-1] == f"before, 2 times: rank 0 of node 0: {crash}"
+
+
+def test_what_ranks_recover_from_has_the_fix_that_the_agent_knew() -> None:
+    past = PastFailure(time=100.0, node=1, rank=1, cause="RuntimeError: Too many open files. Com…", fix="close some")
+    begun = replace(JOB, phase="Running", reason="resumed at step 0: 9 steps lost", failures=(past,))
+    assert explain(begun, 102.0).fix == "close some"
+    found = explain(replace(begun, reason=""), 102.0)
+    assert (found.cause, found.before_fix) == ("", "close some")
 
 
 def test_frames_of_libraries_in_a_dump_are_folded() -> None:

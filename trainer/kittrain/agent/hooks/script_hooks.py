@@ -74,8 +74,8 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         after_import("torch.autograd", lambda module: _watch_backward(module, writer, evaluations, notes))
         after_import("torch.nn.modules.module", evaluations.watch)
         notes.watch()
-        script_loads.watch(writer.file_loaded)
-        script_saves.watch(writer.file_saved, writer.stored)
+        script_loads.watch(writer.file_loaded, notes.resumed.loaded)
+        script_saves.watch(writer.file_saved, writer.stored, notes.resumed.saved, notes.resumed.renamed)
         trackers.watch(lambda: writer.steps, environ)
 
 
@@ -94,6 +94,7 @@ def _watch_optimizers(
     def first_called(optimizer: Any) -> None:
         known.add(id(optimizer))
         weakref.finalize(optimizer, known.discard, id(optimizer)).atexit = False
+        finite.first_called(optimizer)
         evaluations.trains(optimizer)
         if not writer.optimized:
             orders.trains()

@@ -22,6 +22,15 @@ def watch_calls(owner: Any, name: str, called: Callable[..., object]) -> Callabl
     Returns:
         The new function.
     """
+
+    def without_result(_result: object, /, *args: Any, **kwargs: Any) -> None:
+        called(*args, **kwargs)
+
+    return watch_results(owner, name, without_result)
+
+
+def watch_results(owner: Any, name: str, called: Callable[..., object]) -> Callable[..., Any] | None:
+    """Do the same, with what the call has returned before its arguments."""
     function: Callable[..., Any] | None = getattr(owner, name, None)
     if function is None:
         return None
@@ -30,7 +39,7 @@ def watch_calls(owner: Any, name: str, called: Callable[..., object]) -> Callabl
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         with suppress(Exception):
-            called(*args, **kwargs)
+            called(result, *args, **kwargs)
         return result
 
     for holder in (owner, *_packages(owner)):

@@ -28,6 +28,7 @@ from kitjob.report import VALUES
 from kittrain.agent.hooks import profiling, script_hooks
 from kittrain.agent.processes import failing_line, stack_file
 from kittrain.agent.processes.shadowed import tell_shadowed
+from kittrain.agent.processes.unused_parameters import unused
 from kittrain.outcome.failures import Failure
 from kittrain.system.child_processes import RANK, show_as
 from kittrain.system.parent_death import die_with_parent
@@ -142,7 +143,7 @@ def record(error: BaseException) -> None:
     """Write the error to TORCHELASTIC_ERROR_FILE, in torchrun's format."""
     error.__traceback__ = without_own_frames(error.__traceback__)
     tell_shadowed(error)
-    if told := failing_line.values(error):
+    if told := ", ".join(filter(None, (unused(error), failing_line.values(error)))):
         error.add_note(f"{VALUES}{told}")  # below its traceback
     try:
         _recorder()(error)

@@ -150,6 +150,24 @@ def test_a_script_that_averages_models_now_and_then_is_left_out(
     assert group.told(capsys) == ""
 
 
+def test_ranks_that_take_different_numbers_of_steps_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Join:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    group = Group(monkeypatch)
+    for notes in group.notes:
+        notes.watch_joins(SimpleNamespace(Join=Join))  # type: ignore[arg-type]
+    with Join():
+        group.train(64, faster)
+    assert group.told(capsys) == ""
+
+
 def test_ranks_of_a_new_group_count_anew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One that has lived on, and one that is new, begin with equal models; what the store has is of before."""
     group = Group(monkeypatch)

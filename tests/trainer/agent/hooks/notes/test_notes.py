@@ -10,11 +10,13 @@ import pytest
 from kittrain.outcome.rank_output import (
     ANOTHER_MODEL,
     CHANGED_NOTHING,
+    FADED,
     LEFT_GRADIENTS,
     NEVER_ZEROED,
     NEW_SCHEDULE,
     NOT_GIVEN,
     NOT_REGISTERED,
+    NOT_RESUMED,
     NOTES,
     NOTHING_LOADED,
     OWN_LOADED,
@@ -129,6 +131,27 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--freeze", type={kind})
 parser.parse_args(["--freeze", "False"])
 """
+SCHEDULED: Final = """
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, {first}, gamma=0.1)
+for _ in range(120):
+    step()
+    schedule.step()
+"""
+GOES_ON: Final = """
+import os
+def save(path):
+    torch.save({{"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}}, path)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+if not (child := os.fork()):  # the run before
+    step()
+    save("last.pt")
+    os._exit(0)
+os.waitpid(child, 0)
+saved = torch.load("last.pt")
+{load}
+step()
+{save}
+"""
 SCRIPTS: Final = {
     CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
     NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
@@ -138,9 +161,11 @@ SCRIPTS: Final = {
     NOT_REGISTERED: LAYERS.format(container="list", change=""),
     NEVER_ZEROED: "for _ in range(9):\n    passed()\n    optimizer.step()",
     ZEROED_UNUSED: 8 * (3 * "model.zero_grad()\npassed()\n" + "step()\n"),
+    FADED: SCHEDULED.format(first=5),
     UNAVERAGED: GROUP.format(exchanged=0),
     STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
     STILL_TRAINS: EVALUATED.format(first=""),
+    NOT_RESUMED: GOES_ON.format(load="model.load_state_dict(saved['model'])", save="save('./last.pt')"),
     NEW_SCHEDULE: RESUMED.format(load=""),
     SAME_ORDER: PASSES.format(chosen="", passes="DataLoader(data, sampler=sampler)"),
     REPLAYED: "kept = None" + PASSES.format(
@@ -162,6 +187,12 @@ WELL: Final = (
     "for i in range(32):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()\n        optimizer.zero_grad()",
     "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
     EVALUATED.format(first="model.eval()"),
+    SCHEDULED.format(first=20),
+    GOES_ON.format(load="model.load_state_dict(saved['model'])", save="save('tuned.pt')"),
+    GOES_ON.format(
+        load="model.load_state_dict(saved['model']); optimizer.load_state_dict(saved['optimizer'])",
+        save="save('last.pt')",
+    ),
     RESUMED.format(load="schedule.load_state_dict(state)"),
     PASSES.format(chosen="sampler.set_epoch(epoch)", passes="DataLoader(data, sampler=sampler)"),
     WORKERS.format(persistent=False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,12 @@ def test_a_script_that_trains_nan_is_seen(tmp_path: Path, bad: int, seen: int) -
     assert run_warm(tmp_path, TRAIN.format(optimizer="Adam", bad=bad)).not_finite == seen
 
 
+@pytest.mark.slow
+def test_a_script_that_trains_nan_in_a_function_is_seen_when_that_ends(tmp_path: Path) -> None:
+    body = TRAIN.format(optimizer="Adam", bad=3).replace("\n", "\n    ")
+    assert run_warm(tmp_path, f"def main():{body}pass\nmain()\n").not_finite == 5
+
+
 def watched(parameter: torch.Tensor) -> tuple[FiniteParameters, torch.optim.Optimizer, list[bool]]:
     told: list[bool] = []
     return FiniteParameters(lambda: told.append(True)), torch.optim.SGD([parameter], lr=0.1), told
@@ -49,6 +57,17 @@ def test_it_is_told_once_and_looked_at_seldom(monkeypatch: pytest.MonkeyPatch) -
     finite.look()
     finite.look()
     assert (len(reads), told) == (2, [True])
+
+
+def test_an_optimizer_is_looked_at_when_it_is_dropped_and_no_parameter_is_held_longer() -> None:
+    parameter = nn.Parameter(torch.full((2,), float("nan")))
+    finite, optimizer, told = watched(parameter)
+    held = weakref.ref(parameter)
+    finite.first_called(optimizer)
+    del parameter, optimizer
+    gc.collect()
+    assert told == [True]
+    assert held() is None
 
 
 class Elsewhere(torch.Tensor):

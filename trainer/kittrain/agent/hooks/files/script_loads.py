@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.agent.hooks.files.private_paths import in_private_folder
-from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.agent.hooks.watched_calls import watch_calls, watch_results
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.imports import after_import
 
@@ -24,13 +24,21 @@ METADATA: Final = ".metadata"  # in a folder of torch.distributed.checkpoint, th
 SAMPLE: Final = 1 << 16  # bytes at both ends of a file that its digest is made of
 UNKNOWN: Final = LoadedFile(name="a file", digest=1, private=False, age=0.0)
 Loaded = Callable[[int, LoadedFile], object]  # called with when a file was last changed, in nanoseconds
+Read = Callable[[Any, Any], object]  # called with a file and its content
 
 
-def watch(loaded: Loaded) -> None:
-    """Call ``loaded`` after each file that was loaded, now or once the script imports what loads it."""
+def watch(loaded: Loaded, read: Read = lambda *_: None) -> None:
+    """Call both after each file that was loaded, now or once the script imports what loads it.
 
-    def of_file(*args: Any, **kwargs: Any) -> None:
-        _record(args[0] if args else kwargs.get("f") or kwargs["filename"], loaded)  # torch's name for it is ``f``
+    Args:
+        loaded: of each file, or folder.
+        read: of files that Python reads at once, as the script has given them: by a path, or opened.
+    """
+
+    def of_file(content: Any, *args: Any, **kwargs: Any) -> None:
+        file = args[0] if args else kwargs.get("f") or kwargs["filename"]  # torch's name for it is ``f``
+        _record(file, loaded)
+        read(file, content)
 
     def of_folder(reader: Any, *_args: Any, **_kwargs: Any) -> None:
         _record(Path(reader.path, METADATA), loaded)
@@ -38,8 +46,8 @@ def watch(loaded: Loaded) -> None:
     def of_folders(module: ModuleType) -> None:
         watch_calls(module.FileSystemReader, "read_metadata", of_folder)
 
-    after_import("torch.serialization", lambda module: watch_calls(module, "load", of_file))
-    after_import("safetensors.torch", lambda module: watch_calls(module, "load_file", of_file))
+    after_import("torch.serialization", lambda module: watch_results(module, "load", of_file))
+    after_import("safetensors.torch", lambda module: watch_results(module, "load_file", of_file))
     after_import("torch.distributed.checkpoint.filesystem", of_folders)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any, Final
@@ -17,24 +18,37 @@ from kittrain.system.imports import after_import
 
 SUFFIXES: Final = frozenset({".pt", ".pth", ".ckpt", ".safetensors", ".distcp"})  # of checkpoints
 Saved = Callable[[str], object]  # called with a path relative to the node's own folder
+Written = Callable[[Any, Any], object]  # called with a file and its content
+Renamed = Callable[[Any, Any], object]  # called with two paths
 
 
-def watch(saved: Saved, stored: Callable[[], object]) -> None:
+def watch(
+    saved: Saved,
+    stored: Callable[[], object],
+    written: Written = lambda *_: None,
+    renamed: Renamed = lambda *_: None,
+) -> None:
     """Watch them.
 
     Args:
         saved: called after each checkpoint that was saved to this node's own folder; never for hidden files.
         stored: called after each that was saved to a file or a folder, wherever that is.
+        written: called after each that was saved to a file, as the script has given it: by a path, or opened.
+        renamed: called after each rename.
     """
 
     def of_file(*args: Any, **kwargs: Any) -> None:
         file = _second(args, kwargs)
         if isinstance(getattr(file, "name", file), str | bytes | os.PathLike):  # not to memory
             stored()
+        with suppress(Exception):
+            written(file, args[0] if args else kwargs["obj"])
         _record(file, saved)
 
     def of_rename(*args: Any, **kwargs: Any) -> None:
         path = _second(args, kwargs)
+        with suppress(Exception):
+            renamed(args[0] if args else kwargs["src"], path)
         if PurePath(os.fsdecode(path)).suffix in SUFFIXES:
             stored()
             _record(path, saved)

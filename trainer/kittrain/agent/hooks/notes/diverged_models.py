@@ -58,6 +58,14 @@ class DivergedModels:
         """
         watch_calls(module.ModelAverager, "__init__", self._leave_out)
 
+    def watch_joins(self, module: ModuleType) -> None:
+        """Watch for a script whose ranks take different numbers of steps: their passes are not of one step.
+
+        Args:
+            module: ``torch.distributed.algorithms.join``.
+        """
+        watch_calls(module.Join, "__enter__", self._leave_out)
+
     def formed(self) -> None:
         """A group has formed: all of its ranks count anew, also in a process that has been in another one."""
         self._passes, self._last = 0, None

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
 from kittrain.agent.hooks.notes.diverged_models import DivergedModels
+from kittrain.agent.hooks.notes.faded_rates import FadedRates
 from kittrain.agent.hooks.notes.idle_steps import IdleSteps
 from kittrain.agent.hooks.notes.left_gradients import LeftGradients
 from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
@@ -18,6 +19,7 @@ from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.notes.torch_warnings import TorchWarnings
 from kittrain.agent.hooks.notes.training_evaluations import TrainingEvaluations
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
+from kittrain.agent.hooks.notes.unloaded_optimizers import UnloadedOptimizers
 from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
 from kittrain.agent.hooks.notes.zeroed_gradients import ZeroedGradients
 from kittrain.system.imports import after_import
@@ -37,17 +39,22 @@ class Notes:
     Args:
         orders: of its samplers.
         steps: how many it has taken.
+
+    Attributes:
+        resumed: of the files that it loads and saves.
     """
 
     def __init__(self, orders: SamplerOrders, steps: Callable[[], int]) -> None:
         self._orders = orders
         self._idle = IdleSteps()
+        self._faded = FadedRates()
         self._left = LeftGradients()
         self._zeroed = ZeroedGradients()
         self._parameters = LeftOutParameters()
         self._names = LoadedNames(steps)
         self._unaveraged = UnaveragedSteps()
         self._schedules = NewSchedules()
+        self.resumed = UnloadedOptimizers()
         self._changes = UnseenChanges(steps)
         self._evaluations = TrainingEvaluations(steps)
         self._models = DivergedModels()
@@ -55,13 +62,17 @@ class Notes:
     def watch(self) -> None:
         """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
         _watch("torch.optim.optimizer", self._schedules.watch_optimizers, self._idle, self._left, self._unaveraged)
+        _watch("torch.optim.optimizer", lambda _: None, self._faded)
         _watch("torch.optim.lr_scheduler", self._schedules.watch_schedules, self._schedules)
         _watch("torch.optim.optimizer", self._zeroed.watch_optimizers, self._zeroed)
         _watch("torch.nn.modules.module", self._zeroed.watch_modules)
+        _watch("torch.optim.optimizer", self.resumed.watch_optimizers, self.resumed)
+        _watch("torch.nn.modules.module", self.resumed.watch_modules)
         _watch("torch.nn.parallel.distributed", self._parameters.watch, self._parameters)
         _watch("torch.nn.parallel.distributed", self._evaluations.watch, self._evaluations)
         _watch("torch.nn.parallel.distributed", self._models.watch, self._models)
         _watch("torch.distributed.algorithms.model_averaging.averagers", self._models.watch_averagers)
+        _watch("torch.distributed.algorithms.join", self._models.watch_joins)
         _watch("torch.nn.modules.module", self._evaluations.watch_modules)
         _watch("torch", self._evaluations.watch_compiler)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
@@ -89,11 +100,13 @@ class Notes:
     def called(self, optimizer: Any) -> None:
         """An optimizer has taken a step."""
         self._idle.called(optimizer)
+        self._faded.called(optimizer)
         self._left.called()
         self._zeroed.called(optimizer)
         self._parameters.called(optimizer)
         self._unaveraged.called()
         self._schedules.called(optimizer)
+        self.resumed.called(optimizer)
 
 
 def _watch(name: str, watch: Callable[[ModuleType], object], *noted: Noted) -> None:

@@ -1,6 +1,6 @@
 """Looks now and then whether the parameters that a script trains are finite: of a loss that is NaN they are not.
 
-Of a loop of the script's own the loss is not known. One number is read, since a NaN gradient makes all of them NaN.
+Of a loop of the script's own the loss is not known. Two numbers are read, since a NaN gradient makes most of them NaN.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,6 +27,15 @@ class FiniteParameters:
         self._next = 0.0
         self._last: Callable[[], Any] = lambda: None
 
+    def first_called(self, optimizer: Any) -> None:
+        """An optimizer has taken its first step; its parameters are looked at once more when it is dropped.
+
+        A script that trains in a function has none left at its end. What is held here goes with it.
+        """
+        with suppress(Exception):
+            if chosen := _chosen(optimizer):
+                weakref.finalize(optimizer, self._look_at, chosen).atexit = False
+
     def called(self, optimizer: Any) -> None:
         """An optimizer has updated its parameters."""
         if time.monotonic() < self._next or self._tell is None:
@@ -38,19 +47,30 @@ class FiniteParameters:
     def look(self) -> None:
         """Look now, as at the end of the script; whatever its tensors are, they must not end it."""
         with suppress(Exception):
-            if self._tell and (optimizer := self._last()) is not None and not _finite(optimizer):
+            if (optimizer := self._last()) is not None:
+                self._look_at(_chosen(optimizer))
+
+    def _look_at(self, parameters: Sequence[Any]) -> None:
+        with suppress(Exception):
+            if self._tell and not all(map(_finite, parameters)):
                 self._tell()
                 self._tell = None
 
 
-def _finite(optimizer: Any) -> bool:
-    """Whether a number of a parameter that has a gradient is finite; one that cannot be read at once counts as such."""
+def _chosen(optimizer: Any) -> Sequence[Any]:
+    """The first and the last parameter that has a gradient, if one has; none if none can be read at once.
+
+    Of one sample that is NaN, the last layer's has a NaN gradient, and another layer's perhaps not.
+    """
     params = (one for group in optimizer.param_groups for one in group["params"])
     plain = [one for one in params if one.requires_grad and one.numel() and _readable(one)]
-    chosen = next((one for one in plain if one.grad is not None), plain[0] if plain else None)
-    if chosen is None:
-        return True
-    return math.isfinite(abs(chosen.detach()[(0,) * chosen.dim()].item()))
+    found = [one for one in plain if one.grad is not None] or plain[:1]
+    return [found[0], *found[1:][-1:]] if found else ()
+
+
+def _finite(parameter: Any) -> bool:
+    """Whether a number of it is finite."""
+    return math.isfinite(abs(parameter.detach()[(0,) * parameter.dim()].item()))
 
 
 def _readable(parameter: Any) -> bool:
