@@ -248,6 +248,26 @@ if rank == 0:
     os.unlink(path)
 """
 )
+_COPIED: Final = (
+    DDP
+    + """
+import random
+class Noisy(torch.utils.data.Dataset):
+    def __init__(self):
+        self.rng = random.Random(0)
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return torch.ones(4) * self.rng.random()
+sampler = torch.utils.data.DistributedSampler(range(40))
+loader = torch.utils.data.DataLoader(Noisy(), batch_size=2, num_workers=2, sampler=sampler)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for batch in loader:
+        step()
+dist.barrier()
+"""
+)
 
 BLIND_SILENT: Final = (
     Situation(
@@ -368,6 +388,13 @@ BLIND_SILENT: Final = (
         script=_HALF_RESUMED,
         cause=r"rank 0: a checkpoint's optimizer was not loaded: kit-last-.*\.pt has optimizer",
         fix=r"optimizer",
+        first=(False, False),
+    ),
+    Situation(
+        name="one generator for all workers and passes",
+        script=_COPIED,
+        cause=r"rank 0: the workers of a DataLoader draw the same numbers in each pass: each has a copy of Noisy\.rng",
+        fix=r"get_worker_info\(\)\.seed",
         first=(False, False),
     ),
 )

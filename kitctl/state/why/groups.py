@@ -191,6 +191,15 @@ GROUPS: Final = Family(
             means="each worker has a copy of the data set from the first pass on",
         ),
         Rule(
+            r"(the workers of a DataLoader draw the same numbers in each pass: )",
+            "",
+            "make the generator in the worker, as it draws the first number of a pass: "
+            "numpy.random.default_rng(torch.utils.data.get_worker_info().seed); or torch.rand(), numpy.random and "
+            "random, which are seeded anew for each worker and pass",
+            seen="the workers of a DataLoader draw the same numbers in each pass: each has a copy of Images.rng",
+            means="the augmentations of the first pass come again, and those of one worker with the others",
+        ),
+        Rule(
             r"(no optimizer step has used the gradients of the last )",
             "",
             "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "

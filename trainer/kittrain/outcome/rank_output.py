@@ -39,6 +39,7 @@ NOT_GIVEN: Final = "DDP does not average the gradients of parameters that it was
 NOT_REGISTERED: Final = "layers that their model does not know are not trained: "  # which
 WARNED: Final = "torch has warned of a wrong result: "  # in its words
 UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
+SAME_DRAWS: Final = "the workers of a DataLoader draw the same numbers in each pass: "  # of which generator
 # Of hooks, what tells most first.
 NOTES: Final = (
     *(
@@ -52,7 +53,7 @@ NOTES: Final = (
         ZEROED_UNUSED,
     ),
     *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NOT_RESUMED, NEW_SCHEDULE),
-    *(WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, LEFT_GRADIENTS),
+    *(WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change
 

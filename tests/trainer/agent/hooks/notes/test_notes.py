@@ -21,6 +21,7 @@ from kittrain.outcome.rank_output import (
     NOTHING_LOADED,
     OWN_LOADED,
     REPLAYED,
+    SAME_DRAWS,
     SAME_ORDER,
     STILL_EVALUATES,
     STILL_TRAINS,
@@ -118,6 +119,20 @@ for epoch in range(2):
     for _ in loader:
         step()
 """
+DRAWN: Final = """
+import random
+class Drawn(Dataset):
+    def __init__(self):
+        self.rng = random.Random(0)
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.ones(4) * self.rng.random()
+loader = DataLoader(Drawn(), num_workers=1, shuffle={shuffle})
+for epoch in range(2):
+    for _ in loader:
+        step()
+"""
 PASSES: Final = """
 sampler = DistributedSampler(data, num_replicas=2, rank=0)
 for epoch in range(3):
@@ -173,6 +188,7 @@ SCRIPTS: Final = {
     ),
     WARNED: "torch.nn.functional.mse_loss(torch.ones(3, 1), torch.ones(3))",
     UNSEEN_CHANGE: WORKERS.format(persistent=True),
+    SAME_DRAWS: DRAWN.format(shuffle=True),
     LEFT_GRADIENTS: "for i in range(11):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
 }  # fmt: skip
 WELL: Final = (
@@ -196,6 +212,7 @@ WELL: Final = (
     RESUMED.format(load="schedule.load_state_dict(state)"),
     PASSES.format(chosen="sampler.set_epoch(epoch)", passes="DataLoader(data, sampler=sampler)"),
     WORKERS.format(persistent=False),
+    DRAWN.format(shuffle=False),
     "for i in range(12):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
 )
 

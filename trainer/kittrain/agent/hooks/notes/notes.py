@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
+from kittrain.agent.hooks.notes.copied_generators import CopiedGenerators
 from kittrain.agent.hooks.notes.diverged_models import DivergedModels
 from kittrain.agent.hooks.notes.faded_rates import FadedRates
 from kittrain.agent.hooks.notes.idle_steps import IdleSteps
@@ -56,6 +57,7 @@ class Notes:
         self._schedules = NewSchedules()
         self.resumed = UnloadedOptimizers()
         self._changes = UnseenChanges(steps)
+        self._generators = CopiedGenerators(steps)
         self._evaluations = TrainingEvaluations(steps)
         self._models = DivergedModels()
 
@@ -77,6 +79,7 @@ class Notes:
         _watch("torch", self._evaluations.watch_compiler)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
+        _watch("torch.utils.data.dataloader", self._generators.watch, self._generators)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
         _watch("argparse", BooleanArguments().watch)
         warned = TorchWarnings()
