@@ -34,9 +34,9 @@ def linear(steps: int) -> Callable[[int], float]:
         (
             lambda one: lr_scheduler.StepLR(one, 10, 0.1),
             480,
-            "than a millionth of its highest at 86 % of 480 steps",
+            "than a millionth of its highest at 87 % of 480 steps",
         ),
-        (lambda one: lr_scheduler.LambdaLR(one, linear(100)), 400, "a millionth of its highest at 75 % of 400 steps"),
+        (lambda one: lr_scheduler.LambdaLR(one, linear(100)), 400, "a millionth of its highest at 76 % of 400 steps"),
         (lambda one: lr_scheduler.LambdaLR(one, linear(400)), 400, ""),
         (lambda one: lr_scheduler.LambdaLR(one, linear(300)), 400, ""),
         (lambda one: lr_scheduler.StepLR(one, 10, 0.1), 76, ""),  # too few to tell

@@ -1,6 +1,6 @@
 """Learning rates that are next to nothing for most of a training, as of a schedule of epochs that each step advances.
 
-A rank says so at its end. Of four steps one is looked at.
+A rank says so at its end. Of eight steps one is looked at.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from kittrain.outcome.rank_output import FADED
 
-EVERY: Final = 4  # steps
-LEAST: Final = 20  # looks, before which a warm-up may be all that was seen
+EVERY: Final = 8  # steps
+LEAST: Final = 10  # looks, before which a warm-up may be all that was seen
 FADED_TO: Final = 1e-6  # of the highest rate
 MOST: Final = 0.5  # of the steps, above which it is told
 
