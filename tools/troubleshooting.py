@@ -8,8 +8,9 @@ from typing import Final
 
 from kitctl.state.facts import JobFacts
 from kitctl.state.phase import derive
-from kitctl.state.why.explain import FAMILIES, explain
+from kitctl.state.why.explain import explain
 from kitctl.state.why.rule import Rule, Stage
+from kitctl.state.why.tables import FAMILIES
 from kitctl.targets.cluster.connection.api_errors import ERROR_RULES
 from kitjob.report import Termination
 from kittrain.outcome.causes import CAUSES, Cause, Kind, cause_of

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from kitctl.state.why.explain import FAMILIES
+from kitctl.state.why.tables import FAMILIES
 from kittrain.outcome.causes import CAUSES, Cause, cause_of
 
 # Errors that the two tell of in different words, and why that is right: all others have one text.

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from kitctl.output.view.why import lines
 from kitctl.state.facts import OWN_MEMORY, OWN_VOLUMES
 from kitctl.state.phase import JobState, NodeState, Phase
-from kitctl.state.why.explain import FAMILIES, explain
+from kitctl.state.why.explain import explain
 from kitctl.state.why.rule import LIMIT, brief
+from kitctl.state.why.tables import FAMILIES
 from kitjob.report import (
     AT_THE_SAME_LINE,
     NO_RESTART_HELPS,
