@@ -28,6 +28,11 @@ VARIABLE = SCRIPT + '  File "<frozen os>", line 685, in __getitem__\n'
         ("ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 4])", MODULE),
         ("ValueError: optimizer got an empty parameter list", MODULE.replace("nn/functional", "optim/optimizer")),
         ("KeyError: 'DATA_ROOT'", VARIABLE),
+        ("AttributeError: 'Digits' object has no attribute 'labls' (in DataLoader worker process 1)", LOADER),
+        (
+            "TypeError: augment() missing 1 required positional argument: 'size' (in DataLoader worker process 0)",
+            LOADER,
+        ),
     ],
 )
 def test_what_depends_on_the_code_alone(error: str, traceback: str) -> None:
@@ -43,6 +48,8 @@ def test_what_depends_on_the_code_alone(error: str, traceback: str) -> None:
         ("ValueError: the data server is not ready", SCRIPT),
         ("ValueError: num_samples should be a positive integer value, but got num_samples=0", LOADER),
         ("TypeError: unsupported operand type(s) for +: 'int' and 'tuple' (in DataLoader worker process 0)", LOADER),
+        ("AttributeError: 'JpegImageFile' object has no attribute 'crop_to' (in DataLoader worker process 0)", LOADER),
+        ("AttributeError: 'NoneType' object has no attribute 'shape' (in DataLoader worker process 1)", LOADER),
         ("KeyError: 'data'", SCRIPT),
         ("IndexError: list index out of range", SCRIPT),
         ("ZeroDivisionError: division by zero", SCRIPT),

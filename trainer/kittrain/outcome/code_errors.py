@@ -18,6 +18,12 @@ _WRONG_CALL: Final = re.compile(
     r"|AttributeError: '(?!NoneType|str|bytes|dict|list|\w*(?:Response|Element|Tag|Message))\w+' object has no attr"
     r"|NotImplementedError\b"
 )
+# Of these, what no sample of a data set decides.
+_WRONG_NAME: Final = re.compile(
+    r"TypeError: \S*\(\) (?:missing \d+ required|takes (?:no|\d+)|got (?:an unexpected keyword|multiple values))"
+    r"|AttributeError: '(?!NoneType|str|bytes|dict|list|\w*(?:Response|Element|Tag|Message|Image\w*))\w+' object has "
+    r"no attr"
+)
 # Operators of torch say so, whatever code has called them.
 _OPERATOR: Final = re.compile(
     r"(?:Runtime|Index|Value)Error: .*(?:"
@@ -51,8 +57,10 @@ def is_of_code(error: str, traceback: str) -> bool:
         traceback: of the error.
     """
     frames = _FRAME.findall(traceback)
-    if not frames or _CHAINED.search(traceback) or _LOADER in traceback or _MAY_PASS.search(error):
+    if not frames or _CHAINED.search(traceback) or _MAY_PASS.search(error):
         return False
+    if _LOADER in traceback:
+        return bool(_WRONG_NAME.match(error))
     file, function = frames[-1]
     if error.startswith("KeyError: "):
         return bool(_ENVIRONMENT.search(file)) and function == "__getitem__"
