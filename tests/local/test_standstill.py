@@ -26,7 +26,7 @@ def test_a_rank_that_others_wait_for_is_shown_in_a_plain_script_and_nothing_is_e
     (kit.folder / "train.py").write_text(SCRIPT)
     kit.run("submit", "--name", "still", "--nodes", "2", "train.py")
     waiting = kit.start("wait", "still")
-    what = "rank 1 sleeps at train.py:7, rank 0 waits in barrier at train.py:8"
+    what = "rank 1 sleeps in `time.sleep(0.1)` at train.py:7, rank 0 waits in barrier at train.py:8"
     state = kit.until("still", lambda job: job["standstill"] and job["standstill"]["what"] == what)
     assert (state["phase"], state["reason"], state["failure"]) == ("Running", "", None)
     assert what in kit.run("status", "still")
