@@ -22,12 +22,7 @@ from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import SAME_DRAWS
 
 GENERATORS: Final = frozenset(
-    {
-        ("numpy.random._generator", "Generator"),
-        ("numpy.random.mtrand", "RandomState"),
-        ("random", "Random"),
-        ("torch._C", "Generator"),
-    }
+    {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 )
 DEPTH: Final = 4  # data sets within each other, such as a Subset's
 BEFORE: Final = frozenset({"__init__", "__setstate__", "__getstate__"})  # methods that no sample calls
@@ -80,19 +75,23 @@ def _states(dataset: Any) -> Iterator[tuple[str, bytes]]:
         for owner in (dataset, *held.values()):
             kind = type(owner)
             for name, value in getattr(owner, "__dict__", {}).items():
-                if (type(value).__module__, type(value).__qualname__) in GENERATORS and _uses(kind, name):
+                if (_package(value), type(value).__qualname__) in GENERATORS and _uses(kind, name):
                     yield f"{kind.__name__}.{name}", _state(value)
         dataset = held.get("dataset")
 
 
 def _state(generator: Any) -> bytes:
     """The same for generators that draw the same. Of torch's own state some bytes are of no use, and differ."""
-    if type(generator).__module__ != "torch._C":
+    if _package(generator) != "torch":
         return pickle.dumps(generator)
     copy = type(generator)(device=generator.device)
     copy.set_state(generator.get_state())
     drawn: bytes = sys.modules["torch"].rand(2, generator=copy, device=copy.device).cpu().numpy().tobytes()
     return drawn
+
+
+def _package(value: object) -> str:
+    return type(value).__module__.partition(".")[0]
 
 
 def _uses(kind: type, name: str) -> bool:
