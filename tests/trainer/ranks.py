@@ -1,4 +1,4 @@
-"""Processes that look like ranks whose agent is the test's process: a fixture for conftest modules."""
+"""Processes that look like ranks whose agent is the test's process: a fixture for conftest modules; and bare pairs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ from kittrain.system import heartbeat
 
 WORKER = (sys.executable, "-P", "-m", "kittrain.agent.processes.worker")
 StartRank = Callable[..., int]
+
+
+def pair(folder: Path, script: str, case: str, *, wait_for: int = 2) -> list[str]:
+    """What two processes print that run a script with a folder, their rank and a case; of the first ``wait_for``."""
+    (folder / "rank.py").write_text(script)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-P", folder / "rank.py", folder, str(rank), case], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    try:
+        return [one.communicate(timeout=120)[0] for one in ranks[:wait_for]]
+    finally:
+        for one in ranks:
+            one.kill()
+            one.wait()
 
 
 @pytest.fixture

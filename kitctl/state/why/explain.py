@@ -164,7 +164,7 @@ def _then(job: JobState) -> str:
 def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
     """Causes and their fixes, the most telling first."""
     if job.failure and job.phase == "Failed":
-        yield _of_failed(job, job.failure, local=local)
+        yield _of_ended(job, job.failure, local=local)
     elif not job.finished:
         nodes = [one.reason for one in job.nodes if _stuck(job) or one.state != "Running" or _SIDECAR.match(one.reason)]
         begun = [_late(job), _cut_short(job)]
@@ -174,7 +174,7 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
             yield of_failure(again, local=local)
         told = job.last_failure
         if told and (job.reason.startswith("before: ") or told.outcome == "fatal" or _MAY_WAIT.match(job.reason)):
-            yield _of_failed(job, told, local=local)
+            yield _of_ended(job, told, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := look_up(text, local=local):
                 yield found[:2]
@@ -188,7 +188,8 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
         yield found[:2] if found else (brief(job.reason), "")
 
 
-def _of_failed(job: JobState, failure: Termination, *, local: bool) -> tuple[str, str]:
+def _of_ended(job: JobState, failure: Termination, *, local: bool) -> tuple[str, str]:
+    """Of a failure, or of an earlier one that has made the ranks start again."""
     return left_behind(failure, job.failures, job.name, local=local) or of_failure(failure, local=local)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from kittrain.agent.processes.unused_parameters import LENGTH, MOST, _told, unused
+from tests.trainer.ranks import pair
 
 RANK = """\
 import os, sys
@@ -63,19 +62,7 @@ os._exit(0)
     ],
 )
 def test_parameters_without_a_gradient_are_named(tmp_path: Path, case: str, told: str) -> None:
-    (tmp_path / "rank.py").write_text(RANK)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-P", tmp_path / "rank.py", tmp_path, str(rank), case], stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    try:
-        assert [one.communicate(timeout=120)[0] for one in ranks] == [f"{told}\n"] * 2
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
+    assert pair(tmp_path, RANK, case) == [f"{told}\n"] * 2
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.trainer.ranks import pair
 
 RANK = """\
 import os, sys, threading, time
@@ -64,25 +64,9 @@ os._exit(0)
     ],
 )
 def test_all_ranks_of_a_group_have_the_same_barrier(tmp_path: Path, case: str, printed: str) -> None:
-    assert _run(tmp_path, case) == [printed] * 2
+    assert pair(tmp_path, RANK, case) == [printed] * 2
 
 
 def test_a_round_that_ends_while_ranks_connect_is_left(tmp_path: Path) -> None:
-    first, *_ = _run(tmp_path, "over", wait_for=1)
+    first, *_ = pair(tmp_path, RANK, "over", wait_for=1)
     assert first == "BarrierError: Connection closed by peer\n"
-
-
-def _run(folder: Path, case: str, *, wait_for: int = 2) -> list[str]:
-    (folder / "rank.py").write_text(RANK)
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-P", folder / "rank.py", folder, str(rank), case], stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    try:
-        return [one.communicate(timeout=120)[0] for one in ranks[:wait_for]]
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()

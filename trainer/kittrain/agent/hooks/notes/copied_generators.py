@@ -18,13 +18,13 @@ from contextlib import suppress
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.notes.data_sets import nested
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import SAME_DRAWS
 
 GENERATORS: Final = frozenset(
     {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
 )
-DEPTH: Final = 4  # data sets within each other, such as a Subset's
 BEFORE: Final = frozenset({"__init__", "__setstate__", "__getstate__"})  # methods that no sample calls
 
 
@@ -70,14 +70,12 @@ class CopiedGenerators:
 
 def _states(dataset: Any) -> Iterator[tuple[str, bytes]]:
     """The states of a data set's generators, and of those in it and of transforms, with the class of each."""
-    for _ in range(DEPTH):
-        held = getattr(dataset, "__dict__", {})
-        for owner in (dataset, *held.values()):
+    for one, held in nested(dataset):
+        for owner in (one, *held.values()):
             kind = type(owner)
             for name, value in getattr(owner, "__dict__", {}).items():
                 if (_package(value), type(value).__qualname__) in GENERATORS and _uses(kind, name):
                     yield f"{kind.__name__}.{name}", _state(value)
-        dataset = held.get("dataset")
 
 
 def _state(generator: Any) -> bytes:

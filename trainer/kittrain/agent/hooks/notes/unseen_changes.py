@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.notes.data_sets import nested
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import UNSEEN_CHANGE
 
 PLAIN: Final = (bool, int, float)  # no texts: what is told is shown, and a text may be a secret
-DEPTH: Final = 4  # data sets within each other, such as a Subset's
 
 
 class UnseenChanges:
@@ -57,8 +57,6 @@ class UnseenChanges:
 
 def _values(dataset: Any) -> Iterator[tuple[str, Any]]:
     """The numbers of a data set, and of those in it, with the class of each."""
-    for _ in range(DEPTH):
-        held = getattr(dataset, "__dict__", {})
-        kind = type(dataset).__name__
+    for one, held in nested(dataset):
+        kind = type(one).__name__
         yield from ((f"{kind}.{name}", value) for name, value in held.items() if type(value) in PLAIN)
-        dataset = held.get("dataset")
