@@ -53,6 +53,37 @@ def test_steps_that_are_lost_with_all_agents_at_once_are_told(kit: Kit) -> None:
     kit.run("delete", "gone", "-y")
 
 
+QUICK = """
+import os, torch
+from pathlib import Path
+from torch.utils.data import DataLoader, TensorDataset
+from kittrain import Run, join
+
+with join(seed=0) as world:
+    model = torch.nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    loader = DataLoader(TensorDataset(torch.ones(80, 2)), batch_size=4)
+    with Run(world, model=model, optimizer=optimizer) as run:
+        for epoch in run.epochs(1):
+            for (x,) in run.batches(loader):
+                optimizer.zero_grad()
+                loss = model(x).square().mean()
+                loss.backward()
+                optimizer.step()
+                run.step(loss, samples=len(x))
+                if run.steps_done == 10 and not Path("died").exists():
+                    Path("died").touch()
+                    os._exit(3)
+"""
+
+
+def test_steps_that_were_taken_faster_than_they_are_reported_are_lost_by_their_number(kit: Kit) -> None:
+    (kit.folder / "quick.py").write_text(QUICK)
+    kit.run("submit", "--name", "quick", "--nodes", "1", "--wait", "quick.py")
+    assert "; resumed at step 0: 10 steps lost" in kit.read("status", "quick")
+    kit.run("delete", "quick", "-y")
+
+
 @pytest.mark.wide
 def test_a_job_killed_after_its_last_step_shows_its_progress_and_snapshot(kit: Kit) -> None:
     short = ["-m", "kittrain.workloads.toy", "2", "--samples", "512", "--batch_size", "16", "--step-time", "0.05"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kittrain.agent.hooks.script_hooks import VARIABLE
+from kittrain.outcome.rank_output import UNSEEN_CHANGE
 from kittrain.system.heartbeat import Phase
 from tests.trainer.hooked import run, run_warm
 from tests.trainer.nodes import free_port
@@ -110,3 +111,64 @@ def test_compiled_steps_run_with_the_hooks(tmp_path: Path) -> None:
     torch.testing.assert_close(model.weight, torch.full((1, 2), 0.8))
     """
     assert run_warm(tmp_path, script).step == 2
+
+
+def test_objects_that_compare_by_value_or_refuse_to_be_looked_at_are_trained_as_without_the_hooks(
+    tmp_path: Path,
+) -> None:
+    script = f"""
+    from dataclasses import dataclass
+    import torch, torch.distributed as dist
+    from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+    def picky(kind):
+        return type(kind.__name__, (kind,), {{"__eq__": lambda one, other: True, "__hash__": None}})
+
+    @dataclass
+    class Data(Dataset):
+        size: int = 8
+        def __len__(self):
+            return self.size
+        def __getitem__(self, at):
+            return torch.ones(2)
+
+    class Shy(torch.optim.SGD):
+        hidden = False
+        @property
+        def param_groups(self):
+            if self.hidden:
+                raise RuntimeError("not now")
+            return self.__dict__["groups"]
+        @param_groups.setter
+        def param_groups(self, groups):
+            self.__dict__["groups"] = groups
+        @torch.no_grad()
+        def step(self, closure=None):
+            self.hidden = False
+            super().step()
+            self.hidden = True
+
+    dist.init_process_group("gloo", init_method="tcp://127.0.0.1:{free_port()}", rank=0, world_size=1)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizers = [picky(torch.optim.SGD)(model.parameters(), lr=0.1), Shy(model.parameters(), lr=0.1)]
+    optimizers[0].load_state_dict(optimizers[0].state_dict())
+    schedules = [picky(torch.optim.lr_scheduler.StepLR)(one, 4) for one in optimizers]
+    data = Data()
+    sampler = picky(DistributedSampler)(data, num_replicas=1, rank=0)
+    loader = picky(DataLoader)(data, sampler=sampler, batch_size=2, num_workers=1, persistent_workers=True)
+    for data.size in (8, 7):
+        for x in loader:
+            for one in optimizers:
+                one.hidden = False
+                one.zero_grad()
+            model(x).sum().backward()
+            for one in optimizers:
+                one.step()
+        for one, schedule in zip(optimizers, schedules):
+            one.hidden = False
+            schedule.step()
+    dist.destroy_process_group()
+    """
+    seen = run_warm(tmp_path, script)
+    assert (seen.step, seen.beats) == (8, 16)
+    assert f"{UNSEEN_CHANGE}Data.size is 7, and 8 in the workers" in (tmp_path / "output").read_text()

@@ -14,6 +14,7 @@ class SteppedRanks:
     script_progress: ClassVar[dict[str, object]] = {}
     loaded: ClassVar[int] = 0
     script_steps: ClassVar[int] = 0
+    finished: ClassVar[int] = 0
     group: ClassVar[int] = 0
     separate: ClassVar[int] = 0
     not_finite: ClassVar[int] = 0

@@ -22,8 +22,9 @@ MARKS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3).map(lambda found: tupl
 
 def known(index: int, **fields: Any) -> Known:
     assignment = NodeAssignment(host=f"host-{index}", ranks=(index, index))
-    nothing = {"round": 0, "restarts": 0, "failures": (), "loaded": 0, "taken": (), "reached": 0, "copies": ""}
-    return Known(index=index, assignment=assignment, departures=Departures().facts, **{**nothing, **fields})
+    nothing = {"round": 0, "restarts": 0, "failures": (), "loaded": 0, "taken": (), "reached": 0}
+    more = {"departures": Departures().facts, "finished": 0, "copies": ""}
+    return Known(index=index, assignment=assignment, **{**nothing, **more, **fields})
 
 
 NODES = st.lists(
@@ -48,6 +49,15 @@ def test_a_round_has_a_higher_number_than_any_before_and_nothing_that_a_node_kno
     assert all(last_step(found.taken) >= last_step(one.taken) for one in nodes)
     assert typed.load(Agreed, typed.dump(found)) == found
     assert [typed.dump(typed.load(Known, typed.dump(one))) for one in nodes] == [typed.dump(one) for one in nodes]
+
+
+def test_steps_are_lost_that_all_nodes_of_the_last_round_have_finished_also_before_they_were_reported() -> None:
+    last = [known(0, round=3, reached=7, finished=12), known(1, round=3, finished=11)]
+    assert combined(last).reached == 11
+    assert combined([*last, known(2, round=2, finished=5), known(3)]).reached == 11  # one stood by, one is new
+    assert combined([known(1, round=3, finished=11), known(3)]).reached == 11  # the leader is gone
+    assert combined([known(0, round=3, reached=7)]).reached == 7  # its ranks ended before their first step
+    assert combined([known(0)]).reached == 0
 
 
 def test_only_nodes_that_keep_copies_have_a_place_in_the_order_of_their_ranks() -> None:

@@ -1,7 +1,8 @@
 """Hooks in a rank's process that show what any script does: its steps, its group, and when it is busy.
 
 A script need not know of them: they are called by torch, change nothing, and cost about ten microseconds a step. They
-write into the rank's heartbeat file. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
+write into the rank's heartbeat file. What they raise is dropped: an optimizer or a model of the script's own may lack
+or refuse anything, and the script goes on as without them. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 """
 
 from __future__ import annotations
@@ -95,20 +96,26 @@ def _watch_optimizers(
         known.add(id(optimizer))
         weakref.finalize(optimizer, known.discard, id(optimizer)).atexit = False
         finite.first_called(optimizer)
-        evaluations.trains(optimizer)
+        size = 0
+        with suppress(Exception):
+            evaluations.trains(optimizer)
+            size = sum(one.nbytes for group in optimizer.param_groups for one in group["params"])
         if not writer.optimized:
             orders.trains()
-            writer.trains(sum(one.nbytes for group in optimizer.param_groups for one in group["params"]))
+            writer.trains(size)
             if not OTHERS.isdisjoint(sys.modules):
                 writer.meets_otherwise()
 
     def called(optimizer: Any, _args: object, _kwargs: object) -> None:
-        number = id(optimizer)
-        if number not in known:
-            first_called(optimizer)
-        writer.optimizer_called(number)
-        finite.called(optimizer)
-        notes.called(optimizer)
+        try:  # costs nothing, in contrast to a context
+            number = id(optimizer)
+            if number not in known:
+                first_called(optimizer)
+            writer.optimizer_called(number)
+            finite.called(optimizer)
+            notes.called(optimizer)
+        except Exception:  # noqa: BLE001,S110
+            pass
 
     module.register_optimizer_step_post_hook(called)
 

@@ -252,12 +252,11 @@ class RankWatch:
     @property
     def last(self) -> tuple[Phase, int, float]:
         """The phase and the step of the rank that has been still for longest, and the busy seconds of the slowest."""
-        beats = [rank.beat for rank in self._ranks.values()]
-        stillest = min(beats, key=lambda beat: beat.since)
+        stillest = min(self._beats, key=lambda beat: beat.since)
         phase = Phase.STARTING if stillest.before(self._began) else stillest.phase
-        times = (beat.busy + beat.evaluating(self.read_at) for beat in beats if not beat.before(self._began))
+        times = (beat.busy + beat.evaluating(self.read_at) for beat in self._beats if not beat.before(self._began))
         busy = max(times, default=0.0)
-        return phase, max(beat.step for beat in beats), busy
+        return phase, max(beat.step for beat in self._beats), busy
 
     @property
     def moved(self) -> float:
@@ -294,6 +293,15 @@ class RankWatch:
         return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is not Phase.SCRIPT), default=0)
 
     @property
+    def finished(self) -> int:
+        """The last optimizer step of the library's loop that each rank has taken; 0 in a loop of the script's own."""
+        return min((0 if beat.phase is Phase.SCRIPT else beat.step for beat in self._beats), default=0)
+
+    @property
+    def _beats(self) -> list[HeartbeatState]:
+        return [rank.beat for rank in self._ranks.values()]
+
+    @property
     def group(self) -> int:
         """Ranks of the largest process group that a rank has joined; 0: none."""
         return max((rank.beat.group for rank in self._ranks.values()), default=0)
@@ -305,8 +313,7 @@ class RankWatch:
             world: ranks of the job.
             ended: whether they have ended.
         """
-        beats = (rank.beat for rank in self._ranks.values())
-        facts = ({"updates": beat.updates, "met": beat.met, "group": beat.group} for beat in beats)
+        facts = ({"updates": beat.updates, "met": beat.met, "group": beat.group} for beat in self._beats)
         return sum(trains_alone(**one, world=world, ended=ended) for one in facts)
 
     @property
@@ -345,7 +352,7 @@ class RankWatch:
     @property
     def loaded_file(self) -> LoadedFile | None:
         """That file; None: no rank has loaded one."""
-        newest = max((rank.beat for rank in self._ranks.values()), key=lambda beat: beat.loaded, default=None)
+        newest = max(self._beats, key=lambda beat: beat.loaded, default=None)
         return newest.files.loaded if newest else None
 
     @property

@@ -34,6 +34,10 @@ class Ranks(history.Ranks, Protocol):
         """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
 
     @property
+    def finished(self) -> int:
+        """The last step of the library's loop that each rank has finished; 0 in a loop of the script's own."""
+
+    @property
     def group(self) -> int:
         """Ranks of the largest process group that a rank has joined; 0: none."""
 

@@ -160,6 +160,7 @@ class Reporter:
             loaded=self.steps.loaded,
             taken=tuple(self.steps.taken.marks),
             reached=self.steps.reached if self._leads else 0,
+            finished=self.steps.finished,
             copies=self._copies.address if self._copies else "",
         )
 

@@ -27,6 +27,7 @@ class StepsSeen:
 
     Attributes:
         loaded: as ``Ranks.loaded``, of this round, and of all nodes' former ones.
+        finished: as ``Ranks.finished``, of the last round in which there were such steps.
         in_script: as ``Ranks.script_steps``, of the last round.
         taken: in a loop of the script's own.
         resumed: in the library's loop.
@@ -36,7 +37,7 @@ class StepsSeen:
     def __init__(self, progress_file: Path) -> None:
         self._file = progress_file
         self._of_script = RankProgress()  # of a script that writes no progress file
-        self.loaded = self.in_script = 0
+        self.loaded = self.in_script = self.finished = 0
         self.taken = StepsTaken()
         self.resumed = ResumedSteps()
         self.resumed_now = False
@@ -46,6 +47,12 @@ class StepsSeen:
         self.loaded = agreed.loaded
         self.taken.restart(agreed.taken)
         self.resumed.restart(agreed.reached, self.own)
+
+    def end(self, ranks: Ranks) -> None:
+        """Take the last steps of ranks that have ended, of which a report may be a second old."""
+        self.finished = ranks.finished or self.finished
+        if not self.taken.unknown:
+            self.taken.add(ranks.script_steps, time.time_ns(), ranks.loaded)
 
     def forget_file(self) -> None:
         """What the file has is from an earlier round with rank 0 on this node."""

@@ -278,8 +278,9 @@ class NodeAgent(ElasticAgent):
             self._reporter.departures.saw_codes([files.rank for files in self._files], codes, now)
 
     def _finish_watch(self) -> None:
-        """Read what ranks that have ended had called."""
+        """Read how far ranks that have ended had come, and what they had called."""
         self._watch.finish()
+        self._reporter.steps.end(self._watch)
         self._reporter.departures.saw_calls(self._watch.calls, self._watch.begun)
         self._reporter.departures.saw_end(self._watch.last_words)
 

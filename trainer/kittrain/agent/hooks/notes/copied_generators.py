@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from typing import Any, Final
 from kittrain.agent.hooks.notes.data_sets import nested
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import SAME_DRAWS
+from kittrain.system.by_identity import ByIdentity
 
 GENERATORS: Final = frozenset(
     {("numpy", "Generator"), ("numpy", "RandomState"), ("random", "Random"), ("torch", "Generator")}
@@ -37,7 +37,7 @@ class CopiedGenerators:
 
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps
-        self._before: weakref.WeakKeyDictionary[Any, tuple[int, dict[str, bytes]]] = weakref.WeakKeyDictionary()
+        self._before: ByIdentity[tuple[int, dict[str, bytes]]] = ByIdentity()
         self._told = ""
 
     def watch(self, module: ModuleType) -> None:
@@ -61,7 +61,7 @@ class CopiedGenerators:
             return
         with suppress(Exception):  # classes of the script's own may refuse anything
             steps, now = self._steps(), dict(_states(loader.dataset))
-            steps_before, before = self._before.get(loader, (steps, {}))
+            steps_before, before = self._before.get(loader) or (steps, {})
             self._before[loader] = steps, now
             same = [name for name, state in now.items() if before.get(name) == state]
             if same and steps > steps_before:

@@ -12,7 +12,8 @@ from kittrain.outcome.rank_output import FADED
 
 EVERY: Final = 8  # steps
 LEAST: Final = 10  # looks, before which a warm-up may be all that was seen
-FADED_TO: Final = 1e-6  # of the highest rate
+FADED_TO: Final = 1e-6  # of the highest rate, and
+NOTHING: Final = 1e-8  # at most: a search for a rate may begin or end far from those that train
 MOST: Final = 0.5  # of the steps, above which it is told
 
 
@@ -34,7 +35,7 @@ class FadedRates:
         rate = max(rates, default=0.0)
         self._highest = max(self._highest, rate)
         self._looks += 1
-        self._faded += rate < self._highest * FADED_TO
+        self._faded += rate < min(self._highest * FADED_TO, NOTHING)
 
     def tell(self) -> None:
         """Say it, at the end of the script."""

@@ -19,6 +19,7 @@ from typing import Any, Final
 from kittrain.agent.hooks.looks import is_due
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import NOT_GIVEN, NOT_REGISTERED
+from kittrain.system.by_identity import ByIdentity
 
 FIRST: Final = 8  # step after which is looked: each optimizer has taken one by then
 NAMES: Final = 3  # that are told
@@ -30,8 +31,8 @@ class LeftOutParameters:
 
     def __init__(self) -> None:
         self._steps = 0
-        self._wrapped: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._wrapped: ByIdentity[None] = ByIdentity()
+        self._optimizers: ByIdentity[None] = ByIdentity()
         self._given: dict[int, Callable[[], Any]] = {}  # a tensor is no key of a weak dictionary: == compares values
         self._told = ""
 
@@ -49,10 +50,10 @@ class LeftOutParameters:
             return
         self._steps += 1
         if self._steps <= FIRST:
-            self._optimizers.add(optimizer)
+            self._optimizers[optimizer] = None
         if is_due(self._steps, FIRST) and not self._told:
             with suppress(Exception):  # a class of the script's own may lack anything
-                self._told = next(filter(None, map(self._look, [*self._wrapped])), "")
+                self._told = next(filter(None, map(self._look, self._wrapped)), "")
 
     def tell(self) -> None:
         """Say it, at the end of the script."""
@@ -60,7 +61,7 @@ class LeftOutParameters:
             sys.stderr.write(f"note: {self._told}\n")
 
     def _wraps(self, wrapper: Any, *_args: object, **_kwargs: object) -> None:
-        self._wrapped.add(wrapper)
+        self._wrapped[wrapper] = None
         for one in wrapper.module.parameters():
             if one.requires_grad:
                 self._given[id(one)] = weakref.ref(one)

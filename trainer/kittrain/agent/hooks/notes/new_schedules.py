@@ -7,7 +7,6 @@ A rank says so at its end. Looked at is the first step after an optimizer was lo
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from types import ModuleType
@@ -15,6 +14,7 @@ from typing import Any
 
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import NEW_SCHEDULE
+from kittrain.system.by_identity import ByIdentity
 
 
 class NewSchedules:
@@ -22,8 +22,8 @@ class NewSchedules:
 
     def __init__(self) -> None:
         # Optimizers that have taken no step since they were loaded, and the learning rate that was.
-        self._resumed: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()
-        self._schedules: weakref.WeakSet[Any] = weakref.WeakSet()  # that nothing was loaded into
+        self._resumed: ByIdentity[float] = ByIdentity()
+        self._schedules: ByIdentity[None] = ByIdentity()  # that nothing was loaded into
         self._told = ""
 
     def watch_optimizers(self, module: ModuleType) -> None:
@@ -40,17 +40,17 @@ class NewSchedules:
         Args:
             module: ``torch.optim.lr_scheduler``.
         """
-        watch_calls(module.LRScheduler, "__init__", lambda schedule, *_, **__: self._schedules.add(schedule))
+        watch_calls(module.LRScheduler, "__init__", lambda schedule, *_, **__: self._made(schedule))
         for kind in [one for one in vars(module).values() if isinstance(one, type)]:
             if issubclass(kind, module.LRScheduler) and "load_state_dict" in vars(kind):
-                watch_calls(kind, "load_state_dict", lambda schedule, *_, **__: self._schedules.discard(schedule))
+                watch_calls(kind, "load_state_dict", lambda schedule, *_, **__: self._schedules.pop(schedule))
 
     def called(self, optimizer: Any) -> None:
         """An optimizer takes a step."""
-        if not self._resumed or (rate := self._resumed.pop(optimizer, None)) is None:
+        if not self._resumed or (rate := self._resumed.pop(optimizer)) is None:
             return
         with suppress(Exception):  # classes of the script's own may lack anything
-            for schedule in list(self._schedules):
+            for schedule in self._schedules:
                 if schedule.optimizer is optimizer and schedule.last_epoch == 0:
                     self._told = f"{type(schedule).__name__} at its first step, the loaded rate was {rate:.3g}"
 
@@ -58,6 +58,9 @@ class NewSchedules:
         """Say it, at the end of the script."""
         if self._told:
             sys.stderr.write(f"note: {NEW_SCHEDULE}{self._told}\n")
+
+    def _made(self, schedule: Any) -> None:
+        self._schedules[schedule] = None
 
     def _resumes(self, optimizer: Any, state_dict: Mapping[str, Any]) -> None:
         group = state_dict["param_groups"][0]

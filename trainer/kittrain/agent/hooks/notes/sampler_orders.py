@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER
+from kittrain.system.by_identity import ByIdentity
 
 EPOCHS: Final = 2  # that were set after the last pass has begun, without another one
 ALONE: Final = 1  # as the copies have it in which the library's loop reads a whole order
@@ -61,7 +62,7 @@ class SamplerOrders:
         self._found = found
         self._steps = steps
         self._evaluates = evaluates
-        self._passes: weakref.WeakKeyDictionary[Any, _Passes] = weakref.WeakKeyDictionary()
+        self._passes: ByIdentity[_Passes] = ByIdentity()
         self._all: list[_Passes] = []
         self._last: _Last | None = None
 
@@ -115,10 +116,11 @@ class SamplerOrders:
             last.passes.unread.setdefault(sampler.epoch, self._steps())
 
     def _of(self, sampler: Any) -> _Passes:
-        if sampler not in self._passes:
-            self._passes[sampler] = _Passes()
-            self._all.append(self._passes[sampler])
-        return self._passes[sampler]
+        passes = self._passes.get(sampler)
+        if passes is None:
+            self._passes[sampler] = passes = _Passes()
+            self._all.append(passes)
+        return passes
 
     def _begins(self, sampler: Any) -> None:
         if sampler.num_replicas <= ALONE or self._evaluates():

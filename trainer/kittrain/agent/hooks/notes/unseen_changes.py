@@ -7,7 +7,6 @@ its end. Looked at are the numbers of a data set, as a pass over a loader with s
 from __future__ import annotations
 
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 from kittrain.agent.hooks.notes.data_sets import nested
 from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import UNSEEN_CHANGE
+from kittrain.system.by_identity import ByIdentity
 
 PLAIN: Final = (bool, int, float)  # no texts: what is told is shown, and a text may be a secret
 
@@ -28,7 +28,7 @@ class UnseenChanges:
 
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps
-        self._first: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+        self._first: ByIdentity[dict[str, Any]] = ByIdentity()
         self._told = ""
 
     def watch(self, module: ModuleType) -> None:

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.outcome.rank_output import STILL_EVALUATES
+from kittrain.system.by_identity import ByIdentity
 
 OPTIMIZERS: Final = 8  # that are known: some scripts have one for each layer
 LOOKS: Final = 100  # evaluations of which the model's layers are looked at
@@ -45,7 +46,7 @@ class ScriptEvaluations:
         self._running = False
         self._fewest = 0  # parameters that an optimizer trains
         self._trained: list[tuple[Callable[[], Any], ...]] = []  # by optimizer, references to its first and last one
-        self._models: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()  # whether these hold them
+        self._models: ByIdentity[bool] = ByIdentity()  # whether these hold them
         self._restore: list[tuple[Any, str, Callable[..., Any]]] = []
         self._looks = LOOKS
         self._switched: list[Callable[[], Any]] = []  # layers that an evaluation has put into evaluation mode
