@@ -26,6 +26,13 @@ Then `kitctl logs NAME`; in a terminal it folds equal lines and frames of librar
 doctor` checks a job's prerequisites before you submit it, and `kitctl doctor NAME` diagnoses a submitted one. A job
 that has failed, stands still or is stopped is never `ok` there.
 
+Each cause has a code, which stays the same where its words change: `kitctl why -o json`, `status` and `list` have it
+as `code`, and this counts what ends jobs:
+
+```sh
+kitctl list -A -o json | jq -r '.items[] | select(.phase == "Failed") | .code' | sort | uniq -c | sort -rn
+```
+
 Below are the rules by the phase in which their causes are told for the most part. The first that matches is told;
 what matches none is told in its own words, with the place in the script where it was raised, and what names in
 that line had: numbers, sizes, types and keys, never a text. NAME, OTHER and THIRD
@@ -75,8 +82,8 @@ status -o json` has it as `failure`: `error`, `fix`, `rank`, `node`, `traceback`
 rank's output, without terminal control sequences. What follows are the errors whose kind is known, and whether the
 ranks are started again; any other is, and is told with its place in the script.
 
-| Error | Started again | Fix | On the local target |
-|---|---|---|---|
+| Error | Started again | Fix | On the local target | Code |
+|---|---|---|---|---|
 """
 RESTARTS: Final[Mapping[Kind, str]] = {
     "own": "yes",
@@ -87,7 +94,7 @@ RESTARTS: Final[Mapping[Kind, str]] = {
 }
 PEERS: Final = (
     "| any other error of the process group, its store or a connection, such as `DistBackendError: ...` | yes, 100 "
-    "times | nothing: another rank ended, or its node, and that is the cause | - |"
+    "times | nothing: another rank ended, or its node, and that is the cause | - | `peer-lost` |"
 )
 
 
@@ -108,10 +115,12 @@ def _refused() -> Iterator[str]:
 def _sections(stage: Stage) -> Iterator[str]:
     for family in FAMILIES:
         if family.stage == stage:
-            rows = [f"| {_told(rule)} | {_fix(rule)} | {_filled(rule.local) or '-'} |" for rule in family.rules]
-            yield "\n".join(
-                [f"### {family.title}", "", "| Told | Fix | On the local target |", "|---|---|---|", *rows, ""]
-            )
+            rows = [
+                f"| {_told(rule)} | {_fix(rule)} | {_filled(rule.local) or '-'} | `{rule.code}` |"
+                for rule in family.rules
+            ]
+            head = "| Told | Fix | On the local target | Code |"
+            yield "\n".join([f"### {family.title}", "", head, "|---|---|---|---|", *rows, ""])
 
 
 def _told(rule: Rule) -> str:
@@ -137,7 +146,7 @@ def _errors() -> Iterator[str]:
     for row in CAUSES:
         if row.seen:
             fix, local = _advised(row, "cluster"), _advised(row, "local")
-            yield f"| {_code(row.seen)} | {_again(row)} | {fix} | {'-' if local == fix else local} |"
+            yield f"| {_code(row.seen)} | {_again(row)} | {fix} | {'-' if local == fix else local} | `{row.code}` |"
     yield PEERS
 
 

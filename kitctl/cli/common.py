@@ -150,7 +150,7 @@ def echo_job(job: JobState, output: str | None, *, stream: bool = False) -> None
     if output == "json":
         from kitctl.output import documents
 
-        echo_json(documents.job(job), stream=stream)
+        echo_json(documents.job(job, time.time()), stream=stream)
     else:
         page = [job.name] if output == "name" else text.job_page(job, time.time(), look(wide=output == "wide"))
         echo("\n".join(map(hints.addressed, page)))

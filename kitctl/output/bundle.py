@@ -118,7 +118,7 @@ def _contents(record: JobRecord, logs: Mapping[int, LogEnds], extra: Mapping[str
     yield "README.md", README.format(name=record.state.name, time=report.clock(record.now))
     yield "settings.yaml", record.kept.settings
     yield "environment.json", {**record.kept.environment, "missing": dict(record.missing)}
-    yield "status.json", documents.job(record.state)
+    yield "status.json", documents.job(record.state, record.now)
     yield "why.json", documents.why(record.why, record.state)
     yield "version.json", documents.version()
     if record.audit:

@@ -34,7 +34,7 @@ from kitctl.state.logs import Line
 from kitctl.state.phase import JobState
 from kitctl.state.stacks import NodeStacks
 from kitctl.state.usage import NodeUsage
-from kitctl.state.why.explain import Explanation
+from kitctl.state.why.explain import Explanation, explain
 from kitjob.history import Audit as AuditFacts
 from kitjob.history import SnapshotDetails as DetailFacts
 from kitjob.history import SnapshotFacts
@@ -87,14 +87,15 @@ DOCUMENTS: TypeAlias = (
 T = TypeVar("T")
 
 
-def job(state: JobState) -> Job:
-    """A job."""
-    return _convert(state, Job)
+def job(state: JobState, now: float) -> Job:
+    """A job, at a moment in Unix seconds."""
+    found = explain(state, now)
+    return msgspec.structs.replace(_convert(state, Job), cause=found.headline, code=found.code)
 
 
-def job_list(states: Iterable[JobState]) -> JobList:
-    """A list of jobs."""
-    return JobList(items=tuple(map(job, states)))
+def job_list(states: Iterable[JobState], now: float) -> JobList:
+    """A list of jobs, likewise."""
+    return JobList(items=tuple(job(state, now) for state in states))
 
 
 def log_line(line: Line) -> LogLine:

@@ -16,6 +16,12 @@ else:  # as a document
 class Job(_State, frozen=True, kw_only=True, tag="Job"):
     """A job, as ``status``, ``list`` and ``submit`` print it."""
 
+    cause: str = ""
+    """What is wrong with it, or where its ranks stand still, as the first line of ``kitctl why``. Empty: nothing is
+    known to be."""
+    code: str = ""
+    """The stable name of that cause, as docs/troubleshooting.md has it. Empty: it has none."""
+
 
 class JobList(Document, frozen=True, kw_only=True, tag="JobList"):
     """Jobs, as ``list`` prints them."""

@@ -30,6 +30,8 @@ class Termination(Record):
     """The exception of that rank, in one line."""
     fix: str = ""
     """What to do about it. Empty: unknown."""
+    code: str = ""
+    """The stable name of the cause, as docs/troubleshooting.md has it. Empty: unknown."""
     traceback: str = ""
     """The traceback of that rank. Empty: none."""
     lines: tuple[str, ...] = ()
@@ -167,6 +169,8 @@ class PastFailure(Record):
     """The cause, in a sentence."""
     fix: str = ""
     """What to do about it. Empty: unknown."""
+    code: str = ""
+    """The stable name of the cause, as docs/troubleshooting.md has it. Empty: unknown."""
 
 
 class Standstill(Record):

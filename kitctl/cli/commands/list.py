@@ -58,7 +58,7 @@ def command(
     found = client.jobs(namespace, all_namespaces=all_namespaces)
     jobs = [job for job in found if phase is None or job.phase.lower() == phase.lower()]
     if output == "json":
-        echo_json(documents.job_list(jobs))
+        echo_json(documents.job_list(jobs, time.time()))
     elif output == "name":
         echo("".join(f"{job.name}\n" for job in jobs), nl=False)
     elif jobs:

@@ -20,6 +20,7 @@ def lines(found: Explanation, job: JobState) -> Iterator[str]:
         ("now", found.fact if found.cause else ""),
         ("before", found.before),
         ("its fix", found.before_fix),
+        ("code", found.code),
     )
     for name, text in named:
         if text:

@@ -49,6 +49,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """In one line of at most 160 characters. Empty: nothing is known to be wrong."""
     fix: str
     """What to do about it. Empty: unknown."""
+    code: str = ""
+    """The stable name of the cause, or of what was seen, as docs/troubleshooting.md has it. Empty: it has none."""
     go_on: str
     """The command that continues the job, once that is done. Empty: it continues by itself, or not as it is."""
     then: str = ""
@@ -64,6 +66,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The last failure that the job has recovered from, and how long ago. Empty: none, or the cause says it."""
     before_fix: str = ""
     """What to do about that. Empty: unknown."""
+    before_code: str = ""
+    """The stable name of that cause. Empty: it has none."""
 
     @property
     def headline(self) -> str:
@@ -74,20 +78,22 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(job: JobState, now: float) -> Explanation:
     """The cause of a job's state; ``now`` is in Unix seconds, for how long its ranks stand still."""
     local = job.target == "local"
-    cause, fix = next(_causes(job, local=local), ("", ""))
+    found = next(_causes(job, local=local), UNKNOWN)
+    cause = found.cause
     evidence = tuple(_evidence(job))[:EVIDENCE]
     then = _then(job) if cause or job.phase in {"Failed", "Cancelled", "Suspended"} else ""
     before, its = _before(job, now, local=local) if not cause or job.phase != "Failed" else ("", UNKNOWN)
     fact = job.still(now) or next((one.reason for one in job.nodes if _STAGING.match(one.reason)), "")
     if not cause and _ENDLESS.search(fact):
-        fix = (look_up(fact, local=local) or UNKNOWN).fix
+        found = look_up(fact, local=local) or UNKNOWN
     note = "; ".join(filter(None, (brief(job.reason), job.note))) if _may_wait(job) else job.note
     if not cause and (hidden := _DID_NOTHING.match(job.note) or _OF_TRAINING.match(job.note)):
-        fix = (look_up(hidden[1], local=local) or UNKNOWN).fix
+        found = look_up(hidden[1], local=local) or UNKNOWN
     told = says(cause, before.partition(": ")[2].removeprefix("hang: ")) or (its.worded and its.cause in cause)
     return Explanation(
         cause=cause,
-        fix=fix,
+        fix=found.fix,
+        code=found.code,
         go_on=_go_on(job),
         then=then,
         fact=fact,
@@ -95,6 +101,7 @@ def explain(job: JobState, now: float) -> Explanation:
         evidence=evidence,
         before="" if told else before,
         before_fix="" if told else its.fix,
+        before_code="" if told else its.code,
     )
 
 
@@ -110,7 +117,9 @@ def _before(job: JobState, now: float, *, local: bool) -> tuple[str, Match]:
     ago = duration(max((job.ended or now) - last.time, 0.0))
     when = f"{ago} before its end" if job.ended else f"{ago} ago"
     known = look_up(whole, local=local) or UNKNOWN
-    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", known._replace(fix=known.fix or last.fix)
+    return f"{when}, rank {last.rank} of node {last.node}: {brief(whole)}", known._replace(
+        fix=known.fix or last.fix, code=known.code or last.code
+    )
 
 
 def advice(job: JobState, found: Explanation) -> str:
@@ -161,7 +170,7 @@ def _then(job: JobState) -> str:
             return ""
 
 
-def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
+def _causes(job: JobState, *, local: bool) -> Iterator[Match]:
     """Causes and their fixes, the most telling first."""
     if job.failure and job.phase == "Failed":
         yield _of_ended(job, job.failure, local=local)
@@ -177,28 +186,32 @@ def _causes(job: JobState, *, local: bool) -> Iterator[tuple[str, str]]:
             yield _of_ended(job, told, local=local)
         for text in [*dict.fromkeys(filter(None, texts))][:TEXTS]:
             if found := look_up(text, local=local):
-                yield found[:2]
+                yield found
         if job.reason and not (_STAGING.match(job.reason) or _may_wait(job)):
-            yield brief(OF_RANK.sub(r"\1: \2", job.reason)), ""
+            yield Match(brief(OF_RANK.sub(r"\1: \2", job.reason)))
         if _stuck(job):
-            yield f"its ranks were started {job.restarts} times, and have taken no step", AGAIN.format(job.name)
+            cause = f"its ranks were started {job.restarts} times, and have taken no step"
+            yield Match(cause, AGAIN.format(job.name), "no-step-after-restarts")
         yield from _of_storage(job)
     elif job.phase == "Succeeded" and job.reason and not _may_wait(job):  # what ranks have warned of: no finite loss
         found = look_up(job.reason, local=local)
-        yield found[:2] if found else (brief(job.reason), "")
+        yield found or Match(brief(job.reason))
 
 
-def _of_ended(job: JobState, failure: Termination, *, local: bool) -> tuple[str, str]:
+def _of_ended(job: JobState, failure: Termination, *, local: bool) -> Match:
     """Of a failure, or of an earlier one that has made the ranks start again."""
     return left_behind(failure, job.failures, job.name, local=local) or of_failure(failure, local=local)
 
 
-def _of_storage(job: JobState) -> Iterator[tuple[str, str]]:
+def _of_storage(job: JobState) -> Iterator[Match]:
     """What keeps snapshots from being where they should be, while training goes on."""
-    for what, kept in (("mirrored", job.mirror), ("copied to other nodes", job.copies)):
+    for what, code, kept in (
+        ("mirrored", "snapshots-not-mirrored", job.mirror),
+        ("copied to other nodes", "snapshots-not-copied", job.copies),
+    ):
         if kept and kept.warning:
             cause, _, fix = kept.warning.partition("; fix: ")
-            yield brief(f"snapshots are not {what} now: {cause}"), fix or LATER
+            yield Match(brief(f"snapshots are not {what} now: {cause}"), fix or LATER, code)
 
 
 def _repeated(job: JobState) -> Termination | None:
@@ -207,7 +220,13 @@ def _repeated(job: JobState) -> Termination | None:
     if last is None or _FROM_OUTSIDE.match(last.cause):
         return None
     return Termination(
-        outcome="retryable", rank=last.rank, node=last.node, time=last.time, error=last.cause, fix=last.fix
+        outcome="retryable",
+        rank=last.rank,
+        node=last.node,
+        time=last.time,
+        error=last.cause,
+        fix=last.fix,
+        code=last.code,
     )
 
 

@@ -18,7 +18,7 @@ from kitctl.state.why.error_text import (
     with_place,
 )
 from kitctl.state.why.rule import LIMIT, brief
-from kitctl.state.why.tables import UNKNOWN, around_error, look_up
+from kitctl.state.why.tables import UNKNOWN, Match, around_error, look_up
 from kitjob.report import PastFailure, Termination
 
 FRAMES: Final = 8  # lines of a traceback's end that are shown
@@ -31,7 +31,7 @@ _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists a
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
 
-def of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
+def of_failure(failure: Termination, *, local: bool) -> Match:
     """The cause and the fix: of the rank that failed first, if one did; else of the job."""
     failure = first_of_group(failure)
     goes_on = failure.error.startswith(_LIVES)
@@ -55,12 +55,11 @@ def of_failure(failure: Termination, *, local: bool) -> tuple[str, str]:
     fix = found.fix or failure.fix
     if found.of_code or not fix:
         fix = with_place(fix, failure.traceback or printed)
-    return brief(cause if cause.startswith(("rank ", "ranks ")) else f"{where}{cause}"), fix
+    told = cause if cause.startswith(("rank ", "ranks ")) else f"{where}{cause}"
+    return found._replace(cause=brief(told), fix=fix, code=found.code or failure.code)
 
 
-def left_behind(
-    failure: Termination, failures: Sequence[PastFailure], job: str, *, local: bool
-) -> tuple[str, str] | None:
+def left_behind(failure: Termination, failures: Sequence[PastFailure], job: str, *, local: bool) -> Match | None:
     """Of ranks that cannot be started again, as what they wrote is there: what has made them start again is the cause.
 
     None if nothing else has failed before: then all ranks make it at once, or an earlier run has.
@@ -76,7 +75,8 @@ def left_behind(
     if len(cause) > LIMIT // 2:
         cause = f"{cause[: LIMIT // 2]}…"
     told = brief(f"rank {first.rank}: {cause}; started again, rank {failure.rank}: {failure.error}")
-    return told, f"{RESUME}; of the first failure: {found.fix or AGAIN.format(job)}"
+    fix = f"{RESUME}; of the first failure: {found.fix or first.fix or AGAIN.format(job)}"
+    return Match(cause=told, fix=fix, code=found.code or first.code or "cannot-start-again")
 
 
 def shown(failure: Termination) -> list[str]:

@@ -11,6 +11,7 @@ GROUPS: Final = Family(
     "Running",
     (
         Rule(
+            "optimizer-parameters-without-gradient",
             r"changed nothing: (none of its parameters had a gradient)",
             "",
             "give the optimizer the parameters of the model that is trained, after it was wrapped or sharded; with "
@@ -19,6 +20,7 @@ GROUPS: Final = Family(
             seen="the optimizer has changed nothing: none of its parameters had a gradient at all 200 steps",
         ),
         Rule(
+            "learning-rate-zero",
             r"changed nothing: (its learning rate was 0)",
             "",
             "see the learning rate: a schedule whose steps are another number, a warm-up that divides integers, a "
@@ -26,6 +28,7 @@ GROUPS: Final = Family(
             seen="the optimizer has changed nothing: its learning rate was 0 at all 9 steps",
         ),
         Rule(
+            "learning-rate-faded",
             r"(the learning rate was next to nothing for most of the training: )",
             "",
             "step a schedule as often as it counts: after each epoch if it counts epochs (StepLR, ExponentialLR), "
@@ -35,6 +38,7 @@ GROUPS: Final = Family(
             means="what is trained hardly changes any more",
         ),
         Rule(
+            "spawn-of-zero-processes",
             r"(it has started 0 processes by torch\.multiprocessing\.spawn)",
             "",
             "leave out mp.spawn: each rank is a process already, with RANK, LOCAL_RANK and WORLD_SIZE; if their number "
@@ -42,6 +46,7 @@ GROUPS: Final = Family(
             seen="no optimizer step was seen; rank 0: it has started 0 processes by torch.multiprocessing.spawn",
         ),
         Rule(
+            "sampler-same-order-each-epoch",
             r"(the DistributedSampler that shuffles has had the same order)",
             "",
             "sampler.set_epoch(epoch) before each pass",
@@ -50,6 +55,7 @@ GROUPS: Final = Family(
             means="training works; each epoch has the batches of the first one",
         ),
         Rule(
+            "sampler-read-once",
             r"(the DistributedSampler that shuffles was read once)",
             "",
             "iterate over the loader again in each epoch, as `while True: sampler.set_epoch(n); yield from loader`: "
@@ -59,6 +65,7 @@ GROUPS: Final = Family(
             means="training works; each epoch has the batches of the first one, which stay in memory",
         ),
         Rule(
+            "state-dict-no-key-matched",
             r"(load_state_dict\(strict=False\) has loaded none of .*)",
             "",
             "load names that the model has: save model.module.state_dict() of DDP's, or remove the prefix "
@@ -68,6 +75,7 @@ GROUPS: Final = Family(
             means="the model has the values that it began with",
         ),
         Rule(
+            "state-dict-not-copied",
             r"(load_state_dict was given the model's own tensors, and has changed nothing: )",
             "",
             "keep a copy of what is to be restored, as copy.deepcopy(model.state_dict()), or save it: state_dict() "
@@ -76,6 +84,7 @@ GROUPS: Final = Family(
             means="the model, and what was kept as the best one, have the values of the last step",
         ),
         Rule(
+            "argparse-false-parsed-as-true",
             r"(argparse has taken for True: .*)",
             "",
             "action=argparse.BooleanOptionalAction in place of type=bool, and --name or --no-name: bool() takes any "
@@ -83,6 +92,7 @@ GROUPS: Final = Family(
             seen="argparse has taken for True: --freeze False",
         ),
         Rule(
+            "ddp-model-changed-after-wrapping",
             r"(DDP does not average the gradients of parameters that it was not given: )",
             "",
             "change the model, and what is frozen in it, before DistributedDataParallel(model), or wrap it again "
@@ -91,6 +101,7 @@ GROUPS: Final = Family(
             means="layers were put in, or unfrozen, after the model was wrapped: each rank has its own values of them",
         ),
         Rule(
+            "layers-not-registered",
             r"(layers that their model does not know are not trained: )",
             "",
             "nn.ModuleList or nn.ModuleDict in place of the list or dict: the layers are in model.parameters() then, "
@@ -100,12 +111,14 @@ GROUPS: Final = Family(
             means="they get gradients, and no optimizer has them; nor has a checkpoint",
         ),
         Rule(
+            "gradients-never-zeroed",
             r"(gradients are never zeroed: )",
             "",
             "optimizer.zero_grad() before each backward pass, or after each step",
             seen="gradients are never zeroed: each of 400 steps has used those of all before it",
         ),
         Rule(
+            "gradients-zeroed-before-step",
             r"(zero_grad discards gradients that no optimizer step has used: )",
             "",
             "to accumulate gradients, call optimizer.zero_grad() only after optimizer.step()",
@@ -114,6 +127,7 @@ GROUPS: Final = Family(
             means="the passes before the last one of a step have no effect",
         ),
         Rule(
+            "model-differs-between-ranks",
             r"(the model is not that of rank 0 any more: )",
             "",
             "do the same on all ranks: the same learning rate and steps, and a checkpoint loaded by all, or before "
@@ -123,6 +137,7 @@ GROUPS: Final = Family(
             means="DDP averages gradients, and expects that all ranks apply them to equal parameters",
         ),
         Rule(
+            "loss-target-shape-mismatch",
             r"(torch has warned of a wrong result: .*a target size )",
             "",
             "give the loss predictions and targets of one shape, as prediction.squeeze(-1), or target.unsqueeze(-1): "
@@ -132,6 +147,7 @@ GROUPS: Final = Family(
             means="the model learns the mean of the targets",
         ),
         Rule(
+            "activation-checkpoint-without-gradient",
             r"(torch has warned of a wrong result: .*requires_grad)",
             "",
             "checkpoint(..., use_reentrant=False), or let the input of the checkpointed part require gradients",
@@ -140,6 +156,7 @@ GROUPS: Final = Family(
             means="what was checkpointed is not trained",
         ),
         Rule(
+            "trained-in-evaluation-mode",
             r"(the model was trained in evaluation mode after an evaluation: )",
             "",
             "call model.train() at the beginning of each epoch, or after the evaluation: model.eval() holds until then",
@@ -147,6 +164,7 @@ GROUPS: Final = Family(
             means="these layers leave nothing out, and learn no statistics, from the first evaluation on",
         ),
         Rule(
+            "evaluated-in-training-mode",
             r"(the model was evaluated in training mode: )",
             "",
             "call model.eval() before the evaluation, and model.train() after it: torch.no_grad() alone leaves dropout "
@@ -155,6 +173,7 @@ GROUPS: Final = Family(
             means="what it has measured is worse than the model is, and differs from run to run",
         ),
         Rule(
+            "step-with-unaveraged-gradients",
             r"(optimizer steps used gradients that were not averaged over the ranks: )",
             "",
             "leave no_sync() for the last backward pass before optimizer.step(), as `if (i + 1) % n == 0` does, or "
@@ -164,6 +183,7 @@ GROUPS: Final = Family(
             means="each rank has a model of its own",
         ),
         Rule(
+            "learning-rate-schedule-not-resumed",
             r"(a learning rate schedule began anew, although its optimizer was resumed: )",
             "",
             "save scheduler.state_dict() with that of the optimizer, and load both; of a checkpoint that lacks it: "
@@ -173,6 +193,7 @@ GROUPS: Final = Family(
             means="the checkpoint has the optimizer's state, and not that of its schedule",
         ),
         Rule(
+            "optimizer-state-not-resumed",
             r"(a checkpoint's optimizer was not loaded: )",
             "",
             "optimizer.load_state_dict(checkpoint['optimizer']) where the model is loaded, and the same for the "
@@ -182,6 +203,7 @@ GROUPS: Final = Family(
             means="momentum and Adam's averages began with zeros, and the learning rate with that of the start",
         ),
         Rule(
+            "dataset-stale-in-persistent-workers",
             r"(the persistent workers of a DataLoader do not see what was set in its data set since: )",
             "",
             "persistent_workers=False, or keep it where the workers see it: a tensor after share_memory_(), a "
@@ -191,6 +213,7 @@ GROUPS: Final = Family(
             means="each worker has a copy of the data set from the first pass on",
         ),
         Rule(
+            "workers-repeat-random-numbers",
             r"(the workers of a DataLoader draw the same numbers in each pass: )",
             "",
             "make the generator in the worker, as it draws the first number of a pass: "
@@ -200,6 +223,7 @@ GROUPS: Final = Family(
             means="the augmentations of the first pass come again, and those of one worker with the others",
         ),
         Rule(
+            "last-gradients-unused",
             r"(no optimizer step has used the gradients of the last )",
             "",
             "step after an epoch's last batch, too: if (i + 1) % n == 0 or i + 1 == len(loader); else they are added "
@@ -209,6 +233,7 @@ GROUPS: Final = Family(
             means="gradients are accumulated over a number of batches that does not divide an epoch's",
         ),
         Rule(
+            "process-group-too-small",
             r"(\d+ ranks train, \bthe largest process group has \d+ of them\b: each has a model of its own)",
             "{0}",
             "leave out rank and world_size of init_process_group, and what sets RANK, WORLD_SIZE and MASTER_PORT in "
@@ -217,6 +242,7 @@ GROUPS: Final = Family(
             means="the script, or what it imports, says how many ranks there are",
         ),
         Rule(
+            "ranks-without-process-group",
             r"(\d+ ranks train, .*?: each has a model of its own)",
             "{0}",
             "a script for one process: --nodes 1; else let it call init_process_group (docs/trainer.md). Accelerate "
@@ -225,6 +251,7 @@ GROUPS: Final = Family(
             seen="2 ranks train, without a process group: each has a model of its own; ...",
         ),
         Rule(
+            "gradients-not-exchanged",
             r"(\d+ ranks train in a process group, and exchange no gradients)",
             "{0}",
             "wrap the model in DistributedDataParallel and call what that returns (not model.module, nor the model "
@@ -234,6 +261,7 @@ GROUPS: Final = Family(
             means="what they exchange is less than a thousandth of the model a step, such as a loss",
         ),
         Rule(
+            "sampler-settings-differ-between-ranks",
             r"(the DistributedSampler of rank \d+ has \w+=\S+, that of rank \d+ \w+=\S+): they do not divide the data",
             "{0}: they do not divide the data",
             "give all ranks the same seed, shuffle and num_replicas, and each its own rank: DistributedSampler(data) "
@@ -243,6 +271,7 @@ GROUPS: Final = Family(
             "and on others never",
         ),
         Rule(
+            "dataset-length-differs-between-ranks",
             r"(the DistributedSampler of rank \d+ has \d+ samples, that of rank \d+ \d+): they do not divide the data",
             "{0}: they do not divide the data",
             "give all ranks the same data set; if each has its own files, leave out the sampler, and take as many "
@@ -251,6 +280,7 @@ GROUPS: Final = Family(
             means="the sampler takes a part of what its rank has: of files that differ, the rest is never used",
         ),
         Rule(
+            "dataset-split-differs-between-ranks",
             r"(the DistributedSampler of rank \d+ has other indices of the data set than [^:]*): they do not divide",
             "{0}: each rank has split the data in its own way",
             "split it with one seed on all ranks, as random_split(data, sizes, torch.Generator().manual_seed(0)): now "
@@ -260,6 +290,7 @@ GROUPS: Final = Family(
             means="a split by numbers drawn at random, before which each rank was given a seed of its own, or none",
         ),
         Rule(
+            "spawned-processes-form-own-group",
             r"(each of the \d+ ranks starts .*?, which forms? a group of (?:its|their) own)",
             "{0}",
             "start the processes as ranks: --procs-per-node (docs/from-tutorial-to-cluster.md)",
@@ -267,6 +298,7 @@ GROUPS: Final = Family(
             means="a script with mp.spawn on several nodes, each of which trains a model of its own",
         ),
         Rule(
+            "peers-lost-repeatedly",
             r"lost its peers \(.*?after \d+ such losses without a new snapshot",
             "",
             "see the other ranks' logs, as one of them ended first; --env TORCH_DISTRIBUTED_DEBUG=INFO shows the "

@@ -20,6 +20,7 @@ HANGS: Final = Family(
     "Running",
     (
         Rule(
+            "collective-mismatch",
             r"\bcalled [^\n]*, where rank \d+ called ",
             "",
             "all ranks have to call the same collectives in the same order, with tensors of the same shape and type: "
@@ -28,6 +29,7 @@ HANGS: Final = Family(
             seen="rank 1 called all_reduce of [3] float32, where rank 0 called all_reduce of [4] float32",
         ),
         Rule(
+            "collective-mismatch",
             r"Detected mismatch between collectives on ranks",
             "",
             "all ranks have to call the same collectives in the same order, with tensors of the same shape and "
@@ -35,6 +37,7 @@ HANGS: Final = Family(
             seen="RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective: ...",
         ),
         Rule(
+            "monitored-barrier-timeout",
             r"failed to pass monitoredBarrier|timed out waiting for monitoredBarrier",
             "",
             "the ranks that it names have not come to that barrier: see their logs; if they work, give "
@@ -42,6 +45,7 @@ HANGS: Final = Family(
             seen="RuntimeError: [Rank 0]: Ranks 1 failed to pass monitoredBarrier in 30000 ms",
         ),
         Rule(
+            "rank-ended-during-collective",
             r"\bfinished the collective in which rank \d+ lost it, ",
             "",
             "give the same function, shape and type to the last collective on all ranks, as by padding a last, shorter "
@@ -49,6 +53,7 @@ HANGS: Final = Family(
             seen="rank 0 finished the collective in which rank 1 lost it, and ended with exit code 0 at 12:00:03 UTC",
         ),
         Rule(
+            "rank-ended-after-caught-error",
             r"\bended with exit code 0 at [^\n]*\blost it, after it had printed: ",
             "",
             "mend that error, which the script has caught: let it raise there (`raise` in the except), so that the "
@@ -57,6 +62,7 @@ HANGS: Final = Family(
             "KeyError: 'x'",
         ),
         Rule(
+            "rank-ended-before-others",
             r"\bended with exit code 0 at [^\n]*\blost it",
             "",
             "all ranks have to take the same number of steps, and end together: look for a condition that differs "
@@ -64,12 +70,14 @@ HANGS: Final = Family(
             seen="rank 0 ended with exit code 0 at 12:00:03 UTC, 3 s before rank 1 lost it",
         ),
         Rule(
+            "rank-busy-beyond-hang-timeout",
             r"(?:^|\()hang: (.*busy \(it used.*)",
             "{0}",
             "raise policy.hangTimeout, or leave it `auto`, which waits for ranks that work",
             seen="hang: rank 2 (node 1) has been in step 30 for 10 min, busy (it used 0.9 cores)",
         ),
         Rule(
+            "lock-file-not-released",
             r"(?:^|\()hang: (.*? for a lock file that no rank of this job holds)",
             "{0}",
             "remove the lock file that a killed build has left, `lock` in the extension's folder: in "
@@ -78,6 +86,7 @@ HANGS: Final = Family(
             "file that no rank of this job holds",
         ),
         Rule(
+            "rank-or-world-size-overridden",
             r"(?:^|\()hang: (.*? although all ranks of this job are there: it is told of others)",
             "{0}",
             "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does",
@@ -85,6 +94,7 @@ HANGS: Final = Family(
             "job are there: it is told of others",
         ),
         Rule(
+            "rank-or-world-size-overridden",
             OTHER_GROUP,
             "",
             "leave out rank and world_size of init_process_group, and what sets RANK and WORLD_SIZE: kitctl does; if "
@@ -93,6 +103,7 @@ HANGS: Final = Family(
             "process's WORLD_SIZE, which is 2",
         ),
         Rule(
+            "ddp-forward-passes-differ",
             r"\bwaits? in DDP's broadcast of buffers\b[^\n]*; each waits for others$",
             "",
             "DistributedDataParallel broadcasts buffers in each forward pass, in eval() and no_grad(), too: where one "
@@ -103,6 +114,7 @@ HANGS: Final = Family(
             means="a model with buffers, as those of BatchNorm, of which one rank has called forward() once more",
         ),
         Rule(
+            "send-without-receive",
             r"step for [^:]*: (?!.*\bwaits? in (?!send\b)).*\bwaits? in send\b.*; each waits for others$",
             "",
             "a send ends once its peer receives, and all ranks send first: let one rank of each pair call recv() "
@@ -111,6 +123,7 @@ HANGS: Final = Family(
             means="each has been at that place for a while, and none receives",
         ),
         Rule(
+            "receive-without-send",
             r"step for [^:]*: (?!.*\bwaits? in (?!recv\b)).*\bwaits? in recv\b.*; each waits for others$",
             "",
             "no rank sends what the others wait for: if all receive first, let one rank of each pair send first, or "
@@ -120,6 +133,7 @@ HANGS: Final = Family(
             means="each has been at that place for a while, and none sends",
         ),
         Rule(
+            "store-server-or-peers-missing",
             r"\bwaits? in TCPStore\b[^\n]*; each waits for others$",
             "",
             "one rank has to serve the store, and as many to connect as its world_size says: is_master=(rank == 0), at "
@@ -127,6 +141,7 @@ HANGS: Final = Family(
             seen="no step for 40s: ranks 0-1 wait in TCPStore at train.py:23 in connect; each waits for others",
         ),
         Rule(
+            "closure-calls-differ-between-ranks",
             r"\bwaits? in [^\n]*\bin closure\b[^\n]*; each waits for others$",
             "",
             "LBFGS calls its closure as often as each rank's own loss asks for: average the loss over the ranks before "
@@ -135,6 +150,7 @@ HANGS: Final = Family(
             "pass at train.py:59 in closure; each waits for others",
         ),
         Rule(
+            "collective-root-mismatch",
             r"\bwaits? in (?:broadcast(?:_object_list)?|scatter|reduce|gather)\b[^\n]* (?:from|to) "
             r"(?:rank \d+|itself|themselves) at [^\n]*; each waits for others$",
             "",
@@ -144,6 +160,7 @@ HANGS: Final = Family(
             "waits for others",
         ),
         Rule(
+            "process-group-order-mismatch",
             r"\bwaits? in [^\n]*, of different groups; each waits for others$",
             "",
             "call the collectives of several groups in the same order on all ranks: each waits here in another group's "
@@ -153,6 +170,7 @@ HANGS: Final = Family(
             means="the ranks are in both groups, and each has been in its call for a while",
         ),
         Rule(
+            "ranks-waiting-in-different-calls",
             APART,
             "",
             "all ranks have to make the same collectives in the same order: look for one under a condition that "
@@ -163,6 +181,7 @@ HANGS: Final = Family(
             means="each has been at that place for a while, in calls that cannot be the same one",
         ),
         Rule(
+            "failed-rank-still-running",
             NOT_ENDED,
             "",
             "mend that error; and let nothing wait for other ranks once a script has ended, as dist.barrier() in an "
@@ -172,6 +191,7 @@ HANGS: Final = Family(
             means="a script that has ended with an error, in a process that has not",
         ),
         Rule(
+            "process-pool-worker-killed",
             LOST_WORKER,
             "",
             "fewer workers, smaller pieces, or more memory, for lack of which they are mostly killed; "
@@ -180,6 +200,7 @@ HANGS: Final = Family(
             "multiprocessing.Pool waits for a killed worker (SIGKILL)",
         ),
         Rule(
+            "peer-connection-refused",
             r"(rank \d+) lost its peers \(.*?connectFullMesh failed.*?Connection refused",
             "{0} found nobody at the address that another rank had left in the store of the process group",
             "give each process group a store of its own: FileStore another file, which no earlier group or run has "
@@ -188,17 +209,20 @@ HANGS: Final = Family(
             "SO_ERROR: Connection refused, ...",
         ),
         Rule(
+            "collective-timeout",
             r"(rank \d+) lost its peers \(.*?(?:[Tt]imed out|timeout).*",
             "{0} timed out in a collective, again and again: the other ranks do not come in time",
             _LATE_FIX,
         ),
         Rule(
+            "collective-timeout",
             LATE,
             "{0} timed out after {1} ms in a collective: the other ranks did not come in time",
             _LATE_FIX,
             seen="the ranks of node 1, pod run-1-x7k2p timed out after 20000 ms in a collective",
         ),
         Rule(
+            "rank-hang",
             r"(?:^|\()hang: (.*)",
             "{0}",
             "fix the named line: all ranks have to call the same collectives in the same order, with tensors of the "

@@ -16,11 +16,13 @@ LOSSES: Final = Family(
     "Running",
     (
         Rule(
+            "job-kept-by-finalizer",
             r"the job is being deleted, and kept by its finalizer (\S+)",
             "the job is being deleted, and its finalizer {0} keeps it: who set that has not released it",
             "see to what sets {0}; if that is gone for good: kubectl patch the job with metadata.finalizers: null",
         ),
         Rule(
+            "node-unreachable",
             r"(machine (\S+) does not answer: .*)",
             "{0}",
             "kubectl describe node {1} shows since when. Its pods are replaced after five minutes, or at once after "
@@ -29,6 +31,7 @@ LOSSES: Final = Family(
             seen="machine worker-3 does not answer: its kubelet has stopped, or it is lost",
         ),
         Rule(
+            "node-unreachable",
             r"(node \d+, pod (\S+) is lost: its machine has not answered for .*)",
             "{0}",
             "see that machine (kubectl get pod {1} -o wide): once Kubernetes has noticed, after 40 seconds, kitctl why "
@@ -37,6 +40,7 @@ LOSSES: Final = Family(
             means="the other nodes have asked it in vain; they go on once it is back, or its pod is replaced",
         ),
         Rule(
+            "node-unreachable",
             r"(node (\d+) is lost:.*?its machine does not answer)",
             "{0}",
             "see that machine (HOST of node {1} in kitctl status): once Kubernetes has noticed, after 40 seconds, "
@@ -46,6 +50,7 @@ LOSSES: Final = Family(
             "is replaced",
         ),
         Rule(
+            "stop-signal-unheeded",
             rf"\b(rank \d+ {UNHEEDED}[^;]*); fix: (.*)",
             "{0}",
             "{1}",
@@ -54,6 +59,7 @@ LOSSES: Final = Family(
             means="its node was drained, as by a preemption, kubectl drain or kitctl suspend",
         ),
         Rule(
+            "grace-period-too-short",
             rf"\bits ({TOO_LATE}[^;]*); fix: (.*)",
             "a drained node's {0}",
             "{1}",
@@ -61,22 +67,26 @@ LOSSES: Final = Family(
             "policy.gracePeriod of more than 60s",
         ),
         Rule(
+            "preempted-by-higher-priority",
             r"PreemptionByScheduler",
             "a pod of higher priority takes the place of one of the job's",
             "nothing: it starts again once there is room; or give it a higher priority: --priority",
         ),
         Rule(
+            "pod-being-deleted",
             r"^is being deleted$",
             "a pod of the job is being deleted, by a user or a controller",
             "nothing: its node is replaced once it has ended",
         ),
         Rule(
+            "pod-evicted-from-node",
             r"EvictionByEvictionAPI|DeletionByTaintManager"
             r"|TerminationByKubelet",
             "a machine gives up the job's pod: it is drained, or about to stop",
             "nothing: its node is replaced on another machine once there is room",
         ),
         Rule(
+            "pod-termination-unconfirmed",
             r"termination not confirmed: node (\S+) is unreachable",
             "the machine {0} is off or disconnected, and its pod may still run there",
             "switch it on; only if it is off for good: kubectl taint node {0} "
@@ -84,6 +94,7 @@ LOSSES: Final = Family(
             means="two pods of one name could write at once; kubectl delete pod --force does not help an Indexed Job",
         ),
         Rule(
+            "pod-replacement-delayed",
             r"has ended, and is replaced once Kubernetes' Job controller notices",
             "",
             "wait; or kitctl submit --replace --resume; or kind: PyTorchJob where pods are often lost",
@@ -91,6 +102,7 @@ LOSSES: Final = Family(
             means="after several lost pods that controller waits longer each time (docs/cluster.md)",
         ),
         Rule(
+            "agent-restarted-too-often",
             r"was started again in place \d+ times without a new snapshot",
             "",
             "mend what the message begins with, which is how the agent ended; if that is the memory: "
@@ -99,18 +111,21 @@ LOSSES: Final = Family(
             means="its pod ends now, and counts against policy.backoffLimit",
         ),
         Rule(
+            "backoff-limit-exceeded",
             r"^\s*BackoffLimitExceeded\W+(more than .*)",
             "{0}",
             _ENDED,
             seen="BackoffLimitExceeded: more than 6 nodes were lost; the last, node 1, was killed by signal 9",
         ),
         Rule(
+            "backoff-limit-exceeded",
             r"^\s*BackoffLimitExceeded\b",
             "",
             _ENDED,
             seen="BackoffLimitExceeded: Job has reached the specified backoff limit",
         ),
         Rule(
+            "agent-or-node-suspended",
             r"is not responding: its agent or its machine is suspended",
             "",
             "check that machine: out of memory, frozen, under a debugger; the node joins again when it goes on",

@@ -24,6 +24,7 @@ class Rule:
     """A cause.
 
     Attributes:
+        code: its stable name, as people count causes.
         pattern: by which a message is recognized.
         cause: in words; ``{0}`` is the pattern's first group. Empty: the message itself.
         fix: what the user can do.
@@ -34,6 +35,7 @@ class Rule:
         means: what the message does not say itself, for the documentation.
     """
 
+    code: str
     pattern: str
     cause: str
     fix: str
@@ -61,9 +63,9 @@ def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
-def quoted(pattern: str, fix: str, seen: str, *, local: str = "", called: str = "") -> Rule:
+def quoted(code: str, pattern: str, fix: str, seen: str, *, local: str = "", called: str = "") -> Rule:
     """A cause that is told in the message's own words."""
-    return Rule(pattern, "", fix, local, called=called, seen=seen)
+    return Rule(code, pattern, "", fix, local, called=called, seen=seen)
 
 
 @dataclass(frozen=True)

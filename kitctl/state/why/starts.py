@@ -12,27 +12,32 @@ STARTS: Final = Family(
     "Starting",
     (
         Rule(
+            "trainer-version-mismatch",
             r"KIT_SPEC: .*the image's kittrain is (older|newer) than",
             "the image's kittrain is {0} than kitctl, and cannot read what the job asks for",
             "leave out --trainer image, so that kitctl's own travels with the job; or name an image of its version",
         ),
         Rule(
+            "init-container-out-of-memory",
             r"init container (\S+) of \S+ failed \(exit code \d+, OOMKilled\)",
             "init container {0} was killed for lack of memory",
             "raise resources.limits.memory of {0} in pod.initContainers; if it has none, the namespace's LimitRange "
             "sets it",
         ),
         Rule(
+            "sidecar-out-of-memory",
             r"sidecar (\S+) of \S+ (has ended \d+ times?) \(exit code \d+, OOMKilled\)",
             "sidecar {0} {1}, killed for lack of memory",
             "raise resources.limits.memory of {0} in pod.sidecars; if it has none, the namespace's LimitRange sets it",
         ),
         Rule(
+            "init-container-failed",
             r"init container (\S+) of (\S+) failed (\(exit code \d+\).*)",
             "init container {0} failed {2}",
             "kubectl logs {1} -c {0} shows what it said; mend it in pod.initContainers",
         ),
         Rule(
+            "sidecar-ended-before-startup",
             r"sidecar (\S+) of (\S+) (has ended \d+ times? \(exit code \d+\).*), and its startup probe has not "
             r"succeeded$",
             "sidecar {0} {2}, and its startup probe has not succeeded",
@@ -41,12 +46,14 @@ STARTS: Final = Family(
             "startupProbe, in pod.sidecars",
         ),
         Rule(
+            "sidecar-ended",
             r"sidecar (\S+) of (\S+) (has ended \d+ times? \(exit code \d+\).*)",
             "sidecar {0} {2}",
             "it is started again, later each time: kubectl logs {1} -c {0} --previous shows what it said; mend it in "
             "pod.sidecars (what only prepares the node belongs in pod.initContainers)",
         ),
         Rule(
+            "sidecar-startup-probe-pending",
             r"(sidecar (\S+) runs for \d+ s, and its startup probe has not succeeded)",
             "{0}",
             "the ranks start after it: see what it waits for (kubectl logs, -c {1}), or mend its startupProbe in "
@@ -54,6 +61,7 @@ STARTS: Final = Family(
             seen="sidecar proxy runs for 40 s, and its startup probe has not succeeded",
         ),
         Rule(
+            "requirements-conflict-with-image",
             _REQUIREMENTS + r"stay as they are in the image",
             "",
             "loosen that requirement, or use another image",
@@ -63,11 +71,13 @@ STARTS: Final = Family(
             means="a requirement needs another torch than there is",
         ),
         Rule(
+            "package-index-not-trusted",
             _REQUIREMENTS + r"[Tt]he repository located at (\S+) is not a trusted or secure host",
             "the requirements cannot be installed: pip ignores the index at {0}, which is asked by HTTP",
             "name it by HTTPS: --index-url; or have pip trust it: --env PIP_TRUSTED_HOST={0}",
         ),
         Rule(
+            "package-index-unreachable",
             _REQUIREMENTS + r"(?:connection broken by|Max retries exceeded|timed out|Could not fetch URL|Temporary "
             r"failure|Connection\w*Error)",
             "",
@@ -77,6 +87,7 @@ STARTS: Final = Family(
             means="the package index does not answer",
         ),
         Rule(
+            "requirements-not-installable",
             r"the requirements cannot be installed|No matching distribution found for (\S+)",
             "",
             "correct the name or the version: pip index versions NAME lists those that there are",
@@ -84,6 +95,7 @@ STARTS: Final = Family(
             means="no index and no folder of --find-links has such a version, or the nodes reach no index",
         ),
         Rule(
+            "agent-cannot-run",
             r"its agent ended with exit code \d+: (.*?)(?:; started \d+ times in a row)?$",
             "the agent cannot run: {0}",
             "that is before the script: mend the image's Python, or what the job sets for it (PYTHONHOME, PYTHONPATH, "
@@ -92,16 +104,19 @@ STARTS: Final = Family(
             "PYTHONPATH, LD_LIBRARY_PATH); or name another one: --python",
         ),
         Rule(
+            "state-disk-full",
             r"^no room is left on the disk of (\S.*)$",
             "no room is left on the disk of {0}, where the job's state and snapshots are",
             "make room there: the job then goes on by itself; of an ended one kitctl delete --snapshots frees some",
         ),
         Rule(
+            "state-disk-read-only",
             r"^the disk of (\S.*) is read-only$",
             "the disk of {0}, where the job's state and snapshots are, is read-only",
             "see why (dmesg shows a disk's errors), and mount it for writing: the job then goes on by itself",
         ),
         Rule(
+            "torch-library-not-mappable",
             r"torch cannot be imported: (.*failed to map segment.*)",
             "torch cannot be imported: {0}",
             "raise resources.limits.memory; else the volume that has torch is mounted noexec",
@@ -109,6 +124,7 @@ STARTS: Final = Family(
             "is mounted noexec",
         ),
         Rule(
+            "torch-import-failed",
             r"torch cannot be imported: (.*)",
             "torch cannot be imported: {0}",
             "choose another image, or leave out what the job sets for its libraries (LD_LIBRARY_PATH, LD_PRELOAD)",
@@ -116,6 +132,7 @@ STARTS: Final = Family(
             "libraries (LD_LIBRARY_PATH, LD_PRELOAD)",
         ),
         Rule(
+            "torch-without-distributed",
             r"(torch \S+ is built without torch\.distributed)",
             "{0}",
             "choose an image whose torch has it, such as PyTorch's own",
@@ -123,6 +140,7 @@ STARTS: Final = Family(
             seen="torch 2.9.1 is built without torch.distributed",
         ),
         Rule(
+            "run-secret-missing",
             r"this run has no secret",
             "",
             "submit it with kitctl, or fill the job's Secret (docs/security.md); security.rendezvousSecret: true goes "
@@ -132,6 +150,7 @@ STARTS: Final = Family(
             "rendered manifests",
         ),
         Rule(
+            "run-already-finished",
             r"run \S+ has already finished; if this is a new run",
             "",
             "as the message says (docs/decisions/0029-run-id.md)",
@@ -139,22 +158,26 @@ STARTS: Final = Family(
             means="rendered manifests were applied again, and the pods may not look at their job",
         ),
         Rule(
+            "cpu-throttled-by-limit-range",
             r"^(?:node \d+: )?the CPU limit ([\w.]+) has left it (\S+ s of a processor in \d+ s); the namespace's "
             r"LimitRange sets it$",
             "a node starts slowly: the CPU limit {0} of the namespace's LimitRange has left it {1}",
             "give a limit of your own, up to the maximum that kubectl describe limitrange shows: resources.limits.cpu",
         ),
         Rule(
+            "cpu-throttled-by-limit",
             r"^(?:node \d+: )?the CPU limit ([\w.]+) has left it (\S+ s of a processor in \d+ s)$",
             "a node starts slowly: the CPU limit {0} has left it {1}",
             "raise resources.limits.cpu, or leave it out and give a request alone: --cpu",
         ),
         Rule(
+            "job-service-deleted",
             r"^(?:node \d+: )?the Service (\S+) is gone: (node \d+) cannot resolve node 0's name (\S+)$",
             "the job's Service {0} is gone, and {1} cannot resolve node 0's name {2}",
             "submit it again, which makes the Service anew: kitctl submit --replace --resume",
         ),
         Rule(
+            "rendezvous-host-not-resolved",
             r"^(node \d+) is waiting for node 0 at (\S+):\d+ \(\[Errno -\d+\] ",
             "{0} cannot resolve node 0's name {1}",
             "leave out dnsPolicy and dnsConfig of pod.spec, which ask another DNS than the cluster's; see that this "
@@ -164,6 +187,7 @@ STARTS: Final = Family(
             means="its pod runs, and has a name",
         ),
         Rule(
+            "rendezvous-host-unreachable",
             r"^(node \d+) is waiting for (node 0 at \S+) \((?:timed out|\[Errno \d+\] )",
             "{0} cannot connect to {1}",
             "let the job's pods connect to each other: see the namespace's network policies, a service mesh "

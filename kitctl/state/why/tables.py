@@ -58,12 +58,14 @@ class Match(NamedTuple):
     Attributes:
         cause: in a line.
         fix: what to do about it.
+        code: the row's stable name.
         worded: whether the cause is in the table's own words.
         of_code: whether the script's own line is to be looked at.
     """
 
     cause: str = ""
     fix: str = ""
+    code: str = ""
     worded: bool = False
     of_code: bool = False
 
@@ -93,6 +95,7 @@ def look_up(text: str, traceback: str = "", *, local: bool, around: str | None =
                 return Match(
                     cause=brief(f"{beside[0] if beside and worded else ''}{worded or text}"),
                     fix=rule.fixed(found, local=local, beside=bool(beside)),
+                    code=rule.code,
                     worded=bool(rule.cause),
                     of_code=family.of_code,
                 )

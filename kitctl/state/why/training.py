@@ -11,6 +11,7 @@ TRAINING: Final = Family(
     "Failed",
     (
         Rule(
+            "loss-or-snapshot-not-finite",
             r"NonFiniteLossError: ",
             "",
             "lower the learning rate, clip the gradients, or look at the data of that step; then restart the job: it "
@@ -19,6 +20,7 @@ TRAINING: Final = Family(
             means="policy.onNonFinite: stop has ended the job there",
         ),
         Rule(
+            "loss-or-snapshot-not-finite",
             r"the loss is (?:nan|-?inf|not finite)\b|the snapshots are not finite ",
             "",
             "lower the learning rate, clip the gradients, or look at the data of that step; the last finite snapshot "
@@ -26,6 +28,7 @@ TRAINING: Final = Family(
             seen="the loss is nan since step 31",
         ),
         Rule(
+            "parameters-not-finite",
             r"the parameters are not finite",
             "",
             "print the loss, which is NaN or infinite from some step on; lower the learning rate, clip the gradients, "
@@ -33,18 +36,21 @@ TRAINING: Final = Family(
             seen="the parameters are not finite, as seen at step 300",
         ),
         Rule(
+            "process-group-not-initialized",
             r"[Pp]rocess group has not been initialized",
             "",
             "call torch.distributed.init_process_group() before the first collective",
             seen="Default process group has not been initialized",
         ),
         quoted(
+            "dynamic-dimension-specialized",
             r"ConstraintViolationError: Constraints violated|Not all values of [^\n]* are valid because",
             "the code fixes a size that was marked as dynamic (a constant in view(), a comparison, another input of "
             "that size): leave that out, or mark_dynamic() of it, or use maybe_mark_dynamic(), which allows it",
             "ConstraintViolationError: Constraints violated (L['x'].size()[0])! ...",
         ),
         quoted(
+            "interop-threads-set-too-late",
             r"cannot set number of interop threads after",
             "torch.set_num_interop_threads() once, at the beginning of the script, before any operation of torch; "
             "set_num_threads() may come later",
@@ -52,17 +58,20 @@ TRAINING: Final = Family(
             "set_num_interop_threads called",
         ),
         quoted(
+            "start-method-already-set",
             r"^RuntimeError: context has already been set",
             "set_start_method() once, under if __name__ == '__main__'; a library has it set before: "
             "multiprocessing.get_context('spawn') for what needs another one, as DataLoader(multiprocessing_context=)",
             "RuntimeError: context has already been set",
         ),
         quoted(
+            "seed-out-of-range",
             r"Seed must be between 0 and 2\*\*32 - 1|seed must be between 0 and 2\*\*32 - 1",
             "NumPy takes 32 bits, and torch.initial_seed() has 64: seed % 2**32; a negative one is none",
             "ValueError: Seed must be between 0 and 2**32 - 1",
         ),
         quoted(
+            "unsharded-state-in-sharded-model",
             r"Error\(s\) in loading state_dict for .*?mixed torch\.Tensor and DTensor|Error\(s\) in loading state_dict "
             r"for .*?\bto DTensor before calling",
             "a whole state goes into a sharded model by torch.distributed.checkpoint.state_dict.set_model_state_dict("
@@ -71,6 +80,7 @@ TRAINING: Final = Family(
             "convert all torch.Tensor to DTensor before calling distributed operators!",
         ),
         quoted(
+            "compiled-model-keys-mismatch",
             r"Error\(s\) in loading state_dict for .*?\b_orig_mod\.",
             "keys that begin with _orig_mod. are of torch.compile's wrapper: save model._orig_mod.state_dict(), or "
             "compile in place (model.compile()); of a file that is there: key.replace('_orig_mod.', '')",
@@ -78,6 +88,7 @@ TRAINING: Final = Family(
             'state_dict: "_orig_mod.0.weight".',
         ),
         quoted(
+            "checkpoint-shape-mismatch",
             r"Error\(s\) in loading state_dict for .*?size mismatch for (\S+): .*?torch\.Size\((\[[^\]]*\])\) from "
             r"checkpoint, the shape in current model is torch\.Size\((\[[^\]]*\])\)",
             "{0} is {1} in the checkpoint, and {2} in the model: build the model as it was (number of classes, size of "
@@ -86,6 +97,7 @@ TRAINING: Final = Family(
             "torch.Size([1000, 512]) from checkpoint, the shape in current model is torch.Size([10, 512]).",
         ),
         Rule(
+            "checkpoint-model-mismatch",
             r"Error\(s\) in loading state_dict for",
             "",
             "load it into the model that it was saved of; keys that begin with module. are of DDP's wrapper: save "
@@ -93,6 +105,7 @@ TRAINING: Final = Family(
             seen="Error(s) in loading state_dict for Net: ...",
         ),
         Rule(
+            "checkpoint-is-pointer-or-damaged",
             r"UnpicklingError: .*?Unsupported operand 118\b|invalid load key, 'v'"
             r"|Error while deserializing header: .*?[Tt]oo ?[Ll]arge",
             "the checkpoint is none: its file is a pointer of git lfs, or damaged",
@@ -100,17 +113,20 @@ TRAINING: Final = Family(
             "shows what it is",
         ),
         Rule(
+            "checkpoint-is-web-page",
             r"UnpicklingError: .*?Unsupported operand 60\b|invalid load key, '<'",
             "the checkpoint is none: its file is a page of HTML",
             "its download was answered by a page, perhaps one to log in: get it again, with a token if it needs one",
         ),
         Rule(
+            "checkpoint-not-weights-only",
             r"Weights only load failed",
             "",
             "torch.load(..., weights_only=False) if you trust the file; or save nothing but state_dicts",
             seen="UnpicklingError: Weights only load failed",
         ),
         Rule(
+            "checkpoint-damaged-or-incomplete",
             r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes"
             r"|record size \(\d+ bytes\) does not match expected size",
             "",
@@ -119,6 +135,7 @@ TRAINING: Final = Family(
             seen="PytorchStreamReader failed reading zip archive: ...",
         ),
         Rule(
+            "checkpoint-metadata-missing",
             r"metadata is None; global metadata read failed|No such file or directory: '[^']*/\.metadata'",
             "",
             "that folder holds no whole checkpoint of torch.distributed.checkpoint, whose .metadata is written last: "
@@ -127,24 +144,28 @@ TRAINING: Final = Family(
             seen="AssertionError: metadata is None; global metadata read failed: ...",
         ),
         Rule(
+            "checkpoint-not-found",
             r"No valid checkpoint found in output directory",
             "",
             "resume only if there is one: resume_from_checkpoint=get_last_checkpoint(output_dir), which gives None",
             seen="ValueError: No valid checkpoint found in output directory (out)",
         ),
         Rule(
+            "batch-norm-single-sample",
             r"Expected more than 1 value per channel",
             "",
             "a batch of one sample cannot be normalized: DataLoader(..., drop_last=True), or larger batches",
             seen="Expected more than 1 value per channel when training, got input size torch.Size([1, 3])",
         ),
         Rule(
+            "dataset-empty",
             r"num_samples should be a positive integer value, but got num_samples=0",
             "",
             "the data set is empty: look at its path on the node, and at what the script leaves out of it",
             seen="num_samples should be a positive integer value, but got num_samples=0",
         ),
         Rule(
+            "loss-detached-from-parameters",
             r"does not require grad and does not have a grad_fn",
             "",
             "the loss depends on no parameter: look for torch.no_grad(), set_grad_enabled(False) that nobody undoes, "
@@ -152,12 +173,14 @@ TRAINING: Final = Family(
             seen="element 0 of tensors does not require grad and does not have a grad_fn",
         ),
         Rule(
+            "tensors-on-different-devices",
             r"Expected all tensors to be on the same device",
             "",
             "move the model and each batch to one device: .to(device)",
             seen="Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
         ),
         Rule(
+            "checkpoint-from-newer-torch",
             r"Attempted to read a PyTorch file with version|PyTorch installation may be too old",
             "",
             "the file was written by a newer torch: use an image, or requirements, with that one",
@@ -165,23 +188,27 @@ TRAINING: Final = Family(
             seen="Attempted to read a PyTorch file with version 11, but the maximum supported version is 10",
         ),
         Rule(
+            "ddp-static-graph-violated",
             r"[Tt]his is not compatible with static_graph set to True",
             "the steps use other parameters than the first, which DistributedDataParallel(static_graph=True) rules out",
             "leave out static_graph=True: find_unused_parameters=True, if some parameters get no gradient in a step",
         ),
         Rule(
+            "ddp-unused-parameters",
             r"Expected to have finished reduction in the prior iteration",
             "a step gave some of the model's parameters no gradient, for which DistributedDataParallel waits",
             "let the loss use all of the model's outputs; requires_grad_(False), before the model is wrapped, for what "
             "is not trained, as under no_grad(); or DistributedDataParallel(..., find_unused_parameters=True)",
         ),
         Rule(
+            "gradient-norm-not-finite",
             r"The total norm of order \S+ for gradients from `parameters` is non-finite",
             "a gradient is NaN or infinite, and clip_grad_norm_(error_if_nonfinite=True) refuses it",
             "look at that step's data and loss on each rank (torch.isfinite), lower the learning rate; or leave out "
             "error_if_nonfinite, and let all ranks skip such a step",
         ),
         Rule(
+            "sync-batch-norm-on-cpu",
             r"SyncBatchNorm (?:layers only work with GPU modules|expected input tensor to be on GPU)",
             "",
             "call convert_sync_batchnorm() for models on GPUs alone: if torch.cuda.is_available(); on CPUs BatchNorm "
@@ -189,28 +216,33 @@ TRAINING: Final = Family(
             seen="ValueError: SyncBatchNorm layers only work with GPU modules",
         ),
         Rule(
+            "label-out-of-range",
             r"\bTarget -?\d+ is out of bounds",
             "",
             "labels have to be below the number of classes, which is the size of the model's last layer",
             seen="IndexError: Target 7 is out of bounds.",
         ),
         Rule(
+            "checkpoint-needs-gpu",
             r"Attempting to deserialize object on a CUDA device",
             "the checkpoint was saved on a GPU, and torch.cuda.is_available() is False: no CUDA device here",
             "torch.load(..., map_location='cpu')",
         ),
         Rule(
+            "ddp-models-differ-across-ranks",
             r"DDP expects same model across all ranks|params?\[\d+\] in this process with (?:sizes|strides)",
             "",
             "build the same model on all ranks: look for what depends on the rank, its data, or an unseeded draw",
             seen="DDP expects same model across all ranks, but ...",
         ),
         Rule(
+            "inplace-change-breaks-backward",
             r"modified by an inplace operation",
             "a tensor that the backward pass needs was changed by an inplace operation",
             "torch.autograd.set_detect_anomaly(True) names the line; write y = y + 1 there instead of y += 1",
         ),
         Rule(
+            "backward-graph-already-freed",
             r"backward through the graph a second time",
             "",
             "call backward() once for each loss (accelerator.backward(loss) in its place, not besides); compute in "
@@ -219,17 +251,20 @@ TRAINING: Final = Family(
             seen="Trying to backward through the graph a second time",
         ),
         Rule(
+            "checkpoint-write-failed",
             r"enforce fail at .*?unexpected pos \d+ vs \d+|PytorchStreamWriter failed",
             "the checkpoint could not be written to its end: the disk or the quota is full, or its folder is gone",
             "free space there, or save to a larger volume: df -h on the node shows what is left",
         ),
         Rule(
+            "output-folder-not-found",
             r"Parent directory (\S+) does not exist",
             "the node has no folder {0}, into which it should save",
             "os.makedirs('{0}', exist_ok=True) before, on each node; or a folder in $KIT_SNAPSHOT_DIR, which all "
             "nodes share",
         ),
         quoted(
+            "checkpoint-file-not-writable",
             r"^RuntimeError: File \S+ cannot be opened",
             "the rank may not write there: a folder in $KIT_SNAPSHOT_DIR, which all nodes share, or a volume of your "
             "own: --volume",
@@ -237,12 +272,14 @@ TRAINING: Final = Family(
             local="the rank may not write there: see who owns that folder, or save to another",
         ),
         quoted(
+            "checkpoint-format-invalid",
             r"Invalid magic number; corrupt file\?",
             "the file is no checkpoint of torch.save(), or damaged: `head -c 100` shows what it is; of safetensors "
             "safetensors.torch.load_file()",
             "RuntimeError: Invalid magic number; corrupt file?",
         ),
         quoted(
+            "activation-recomputation-differs",
             r"Recomputed values for the following tensors have different metadata"
             r"|different number of tensors was saved "
             r"during the original forward",
@@ -253,6 +290,7 @@ TRAINING: Final = Family(
             "metadata ...",
         ),
         Rule(
+            "checkpoint-key-missing",
             r"[Mm]issing key in checkpoint state_dict",
             "",
             "load it into the model that it was saved of; what may be missing: "
@@ -260,6 +298,7 @@ TRAINING: Final = Family(
             seen="RuntimeError: Missing key in checkpoint state_dict: model.0.weight.",
         ),
         Rule(
+            "sample-sizes-differ-in-batch",
             r"stack expects each tensor to be equal size|each element in list of batch should be of equal size"
             r"|Trying to resize storage that is not resizable",
             "",
@@ -268,6 +307,7 @@ TRAINING: Final = Family(
             seen="stack expects each tensor to be equal size, but got [5] at entry 0 and [6] at entry 1",
         ),
         Rule(
+            "sharded-and-plain-tensors-mixed",
             r"got mixed torch\.Tensor and DTensor",
             "",
             "use a sharded module by calling it, not its weight: for other methods than forward "
@@ -275,6 +315,7 @@ TRAINING: Final = Family(
             seen="aten.mm.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor",
         ),
         Rule(
+            "torch-compile-data-dependent-branch",
             r"^Unsupported: Data-dependent branching|torch\._dynamo\.exc\..*?Data-dependent branching",
             "",
             "write torch.where() or torch.cond() instead of the `if` on a tensor, or leave out fullgraph=True, which "
@@ -282,6 +323,7 @@ TRAINING: Final = Family(
             seen="Unsupported: Data-dependent branching",
         ),
         Rule(
+            "torch-compile-tracing-failed",
             r"^Unsupported: |torch\._dynamo\.exc\.",
             "",
             "leave out fullgraph=True, without which torch.compile goes on behind it; or keep that out of what is "
@@ -289,6 +331,7 @@ TRAINING: Final = Family(
             seen="Unsupported: Attempted to call function marked as skipped",
         ),
         Rule(
+            "gpu-not-available",
             r"No supported gpu backend found|MPS available but|fp16 mixed precision requires a GPU\b",
             "",
             "no GPU is there: give each node some (--gpus-per-node N), or let the script choose: accelerator='auto', "
@@ -296,12 +339,14 @@ TRAINING: Final = Family(
             seen="MisconfigurationException: No supported gpu backend found!",
         ),
         Rule(
+            "tokenizer-padding-token-missing",
             r"does not have a padding token",
             "",
             "tokenizer.pad_token = tokenizer.eos_token, before the first call with padding",
             seen="ValueError: Asking to pad but the tokenizer does not have a padding token.",
         ),
         Rule(
+            "system-compiler-not-found",
             r"InvalidCxxCompiler|No working C\+\+ compiler|Failed to find C compiler",
             "",
             "install a compiler in the image (apt-get install g++), or run without torch.compile: "
@@ -310,18 +355,21 @@ TRAINING: Final = Family(
             seen="InvalidCxxCompiler: No working C++ compiler found",
         ),
         Rule(
+            "bfloat16-unsupported-by-numpy",
             r"Got unsupported ScalarType BFloat16",
             "",
             "numpy has no bfloat16: .float() before .numpy()",
             seen="TypeError: Got unsupported ScalarType BFloat16",
         ),
         Rule(
+            "ddp-device-arguments-invalid",
             r"device_ids and output_device arguments only work with",
             "",
             "leave out device_ids and output_device of a model on the CPU; on a GPU, model.to(local_rank) comes first",
             seen="ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...",
         ),
         Rule(
+            "pipeline-micro-batches-differ",
             r"^RuntimeError: The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton "
             r"dimension 0(?:\n|$)",
             "a pipeline's micro-batches differ in size: {0} and {1}",
@@ -332,17 +380,20 @@ TRAINING: Final = Family(
             "dimension 0",
         ),
         quoted(
+            "deep-copy-of-computed-tensor",
             r"^RuntimeError: Only Tensors created explicitly by the user \(graph leaves\) support the deepcopy",
             "what is copied keeps a result of its own, as self.features = ...: detach() what it keeps; or make a new "
             "model and load_state_dict() into it",
             "RuntimeError: Only Tensors created explicitly by the user (graph leaves) support the deepcopy ...",
         ),
         quoted(
+            "optimizer-state-not-consolidated",
             r"^RuntimeError: Optimizer state has not been consolidated on this rank",
             "all ranks call optimizer.consolidate_state_dict(to=0), and then rank 0 state_dict()",
             "RuntimeError: Optimizer state has not been consolidated on this rank. Please call ...",
         ),
         Rule(
+            "ddp-parameter-ready-twice",
             r"mark a variable ready only once|marked as ready twice",
             "",
             "checkpoint(..., use_reentrant=False), in a Hugging Face Trainer by gradient_checkpointing_kwargs; or "
@@ -351,30 +402,35 @@ TRAINING: Final = Family(
             means="a block that is checkpointed is used several times in a step",
         ),
         Rule(
+            "accelerator-already-initialized",
             r"(?:Accelerator|Partial)State has already been initialized",
             "",
             "make one Accelerator, with all its options, ahead of all else that makes one",
             seen="ValueError: AcceleratorState has already been initialized and cannot be changed, ...",
         ),
         Rule(
+            "best-model-metric-unknown",
             r"`metric_for_best_model` training argument is set to",
             "",
             "name one of those that compute_metrics returns, or eval_loss: metric_for_best_model",
             seen="KeyError: The `metric_for_best_model` training argument is set to 'eval_f1', ...",
         ),
         Rule(
+            "model-returned-no-loss",
             r"did not return a loss from the inputs",
             "",
             "the data set lacks what the model takes as labels: name that column labels, or list it in label_names",
             seen="ValueError: The model did not return a loss from the inputs, ...",
         ),
         Rule(
+            "dispatched-batch-sizes-differ",
             r"can't use batches of different size with `dispatch_batches=True`",
             "the first process of accelerate cannot join batches of different sizes, which it hands to the others",
             "let each process fetch its own: DataLoaderConfiguration(dispatch_batches=False), in a Trainer by "
             "accelerator_config; or pad all samples to one length",
         ),
         Rule(
+            "sampled-dataset-without-length",
             r"^TypeError: object of type '([^']*)' has no len\(\)",
             "a DistributedSampler needs the data set's length, and {0} has none",
             "leave out the sampler of an IterableDataset: let it yield each rank its own part, by RANK and WORLD_SIZE",
@@ -382,6 +438,7 @@ TRAINING: Final = Family(
             seen="TypeError: object of type 'Shards' has no len()",
         ),
         Rule(
+            "iterable-dataset-with-sampler",
             r"DataLoader with IterableDataset: expected unspecified \w+ option",
             "",
             "leave out sampler, batch_sampler and shuffle: an IterableDataset has an order of its own; let it yield "
@@ -389,6 +446,7 @@ TRAINING: Final = Family(
             seen="ValueError: DataLoader with IterableDataset: expected unspecified sampler option, but got ...",
         ),
         Rule(
+            "learning-rate-steps-exceeded",
             r"Tried to step \d+ times\. The specified number of total steps is \d+",
             "",
             "total_steps is how often scheduler.step() is called: epochs * len(loader), of each rank's loader; or call "
@@ -396,12 +454,14 @@ TRAINING: Final = Family(
             seen="ValueError: Tried to step 151 times. The specified number of total steps is 150",
         ),
         Rule(
+            "ddp-without-trainable-parameters",
             r"DistributedDataParallel is not needed when a module doesn't have any parameter",
             "",
             "use the module itself there: it is frozen, and has nothing to average; or wrap it before it is frozen",
             seen="RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameter ...",
         ),
         Rule(
+            "optimizer-state-size-mismatch",
             r"The size of tensor a (\(\d+\) must match the size of tensor b \(\d+\))",
             "the optimizer's state that was loaded is of other parameters: its size {0}",
             "begin with a new optimizer, or load the state of the same model: parameters in the same order, and whole, "
@@ -410,12 +470,14 @@ TRAINING: Final = Family(
             seen="RuntimeError: The size of tensor a (841) must match the size of tensor b (1681) at non-singleton ...",
         ),
         Rule(
+            "ddp-unused-parameters",
             r"LightningModule has parameters that were not used in",
             "",
             "Trainer(strategy='ddp_find_unused_parameters_true'), or remove or freeze what the loss does not use",
             seen="RuntimeError: It looks like your LightningModule has parameters that were not used in ...",
         ),
         Rule(
+            "embedding-index-out-of-range",
             r"index out of range in self(?![\w-])",
             "",
             "an index is beyond the embedding: use the model's own tokenizer, or "
@@ -424,12 +486,14 @@ TRAINING: Final = Family(
             seen="IndexError: index out of range in self",
         ),
         Rule(
+            "cuda-in-forked-process",
             r"Cannot re-initialize CUDA in forked subprocess",
             "",
             "DataLoader(..., multiprocessing_context='spawn'), or use no GPU in what its workers do",
             seen="RuntimeError: Cannot re-initialize CUDA in forked subprocess.",
         ),
         Rule(
+            "input-weight-type-mismatch",
             r"Input type \(.*?\) and weight type \(.*?\) should be the same",
             "",
             "move the model and each batch to one device, and give them one type: .to(device, dtype)",
@@ -437,6 +501,7 @@ TRAINING: Final = Family(
             "same",
         ),
         Rule(
+            "tensor-types-mismatch",
             r"expected (?:m1 and m2 to have the same dtype"
             r"|scalar type (?:Float|Double|Half|BFloat16|Int|Bool|Byte) but found)"
             r"|mat1 and mat2 must have the same dtype",
@@ -446,6 +511,7 @@ TRAINING: Final = Family(
             means="what numpy has made is Double",
         ),
         Rule(
+            "process-group-device-unsupported",
             r"No backend type associated with device type|Tensors must be CUDA and dense",
             "",
             "the process group exchanges no tensors of that device: init_process_group('cpu:gloo,cuda:nccl'), or "
@@ -453,6 +519,7 @@ TRAINING: Final = Family(
             seen="RuntimeError: No backend type associated with device type cpu",
         ),
         Rule(
+            "data-loader-timeout",
             r"DataLoader timed out after \d+ seconds",
             "",
             "a worker has taken longer than the loader's timeout: raise that, or see what its data set waits for: "
@@ -460,6 +527,7 @@ TRAINING: Final = Family(
             seen="RuntimeError: DataLoader timed out after 5 seconds",
         ),
         Rule(
+            "sample-not-collatable",
             r"default_collate: batch must contain|Could not infer dtype of NoneType",
             "",
             "the data set gives None, or what cannot be stacked, for a sample: leave such samples out, or write a "
@@ -467,6 +535,7 @@ TRAINING: Final = Family(
             seen="TypeError: default_collate: batch must contain tensors, ...; found <class 'NoneType'>",
         ),
         Rule(
+            "triton-not-usable",
             r"BackendCompilerFailed: .*?(?:triton|Triton)|Cannot find a working triton installation",
             "",
             "install the triton that this torch was built with, or run without torch.compile: --env "
@@ -475,6 +544,7 @@ TRAINING: Final = Family(
             "installation",
         ),
         Rule(
+            "number-read-as-text",
             # Not those that sort a list make, of numbers and texts.
             r"'(?:<=|>=|>)' not supported between instances of '(?:float|int)' and 'str'"
             r"|'<' not supported between instances of 'float' and 'str'",

@@ -38,6 +38,7 @@ def test_the_whole_message() -> None:
         "time": 1_700_000_000,
         "error": "MemoryError: ",
         "fix": cause_of("MemoryError: ").fix,
+        "code": "out-of-memory",
         "traceback": "Traceback",
         "lines": ["a", "b"],
         "note": "",

@@ -23,8 +23,8 @@ class FailureLog:
         """Add a failure of one of this node's ranks (given as first and last); consequences of it are ignored."""
         if failure.kind in {"own", "left", "hang"} and ranks[0] <= failure.rank <= ranks[1]:
             now = round(time.time(), 3)
-            fix = failure.cause.fix
-            self.merge([PastFailure(time=now, node=self._node, rank=failure.rank, cause=failure.brief, fix=fix)])
+            known = {"cause": failure.brief, "fix": failure.cause.fix, "code": failure.cause.code}
+            self.merge([PastFailure(time=now, node=self._node, rank=failure.rank, **known)])
 
     def merge(self, failures: Iterable[PastFailure]) -> None:
         """Add failures that other nodes know."""
