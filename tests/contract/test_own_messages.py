@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS
-from kitctl.state.why.losses import LOSSES
+from kitctl.state.why.causes.groups import GROUPS
+from kitctl.state.why.causes.hangs import HANGS
+from kitctl.state.why.causes.losses import LOSSES
+from kitctl.state.why.causes.notes import NOTES
+from kitctl.state.why.causes.snapshots import SNAPSHOTS
+from kitctl.state.why.causes.starts import STARTS
 from kitctl.state.why.rule import Rule
-from kitctl.state.why.snapshots import SNAPSHOTS
-from kitctl.state.why.starts import STARTS
 
 ROOT = Path(__file__).parents[2]
 RULES = Path("kitctl/state/why")
@@ -33,7 +34,7 @@ PARTS = {
 }
 OWN = [
     rule
-    for family in (GROUPS, HANGS, LOSSES, SNAPSHOTS, STARTS)
+    for family in (NOTES, GROUPS, HANGS, LOSSES, SNAPSHOTS, STARTS)
     for rule in family.rules
     if not OTHERS.search(rule.pattern)
 ]

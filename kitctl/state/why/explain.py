@@ -11,9 +11,9 @@ import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
+from kitctl.state.why.causes.hangs import APART, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
+from kitctl.state.why.causes.losses import CUT_SHORT
 from kitctl.state.why.failed import AGAIN, left_behind, of_failure, shown
-from kitctl.state.why.hangs import APART, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
-from kitctl.state.why.losses import CUT_SHORT
 from kitctl.state.why.repeats import says
 from kitctl.state.why.rule import brief
 from kitctl.state.why.tables import OF_RANK, UNKNOWN, Match, look_up

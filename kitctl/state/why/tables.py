@@ -5,26 +5,28 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from kitctl.state.why.containers import CONTAINERS
-from kitctl.state.why.data import DATA
-from kitctl.state.why.distributed import DISTRIBUTED
-from kitctl.state.why.ends import ENDS, PODS
-from kitctl.state.why.groups import GROUPS
-from kitctl.state.why.hangs import HANGS
-from kitctl.state.why.images import IMAGES
-from kitctl.state.why.libraries import LIBRARIES
-from kitctl.state.why.losses import LOSSES
-from kitctl.state.why.network import NETWORK
-from kitctl.state.why.python import PYTHON
+from kitctl.state.why.causes.checkpoints import CHECKPOINTS
+from kitctl.state.why.causes.containers import CONTAINERS
+from kitctl.state.why.causes.data import DATA
+from kitctl.state.why.causes.distributed import DISTRIBUTED
+from kitctl.state.why.causes.ends import ENDS, PODS
+from kitctl.state.why.causes.groups import GROUPS
+from kitctl.state.why.causes.hangs import HANGS
+from kitctl.state.why.causes.images import IMAGES
+from kitctl.state.why.causes.libraries import LIBRARIES
+from kitctl.state.why.causes.losses import LOSSES
+from kitctl.state.why.causes.network import NETWORK
+from kitctl.state.why.causes.notes import NOTES
+from kitctl.state.why.causes.python import PYTHON
+from kitctl.state.why.causes.scheduling import SCHEDULING
+from kitctl.state.why.causes.scripts import SCRIPTS
+from kitctl.state.why.causes.services import SERVICES
+from kitctl.state.why.causes.snapshots import SNAPSHOTS
+from kitctl.state.why.causes.starts import STARTS
+from kitctl.state.why.causes.tensors import TENSORS
+from kitctl.state.why.causes.training import TRAINING
+from kitctl.state.why.causes.volumes import VOLUMES
 from kitctl.state.why.rule import Family, brief
-from kitctl.state.why.scheduling import SCHEDULING
-from kitctl.state.why.scripts import SCRIPTS
-from kitctl.state.why.services import SERVICES
-from kitctl.state.why.snapshots import SNAPSHOTS
-from kitctl.state.why.starts import STARTS
-from kitctl.state.why.tensors import TENSORS
-from kitctl.state.why.training import TRAINING
-from kitctl.state.why.volumes import VOLUMES
 
 FAMILIES: Final[tuple[Family, ...]] = (
     SCHEDULING,
@@ -36,6 +38,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ENDS,
     LOSSES,
     SNAPSHOTS,
+    CHECKPOINTS,
     TRAINING,
     DATA,
     LIBRARIES,
@@ -43,6 +46,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     SCRIPTS,
     NETWORK,
     HANGS,
+    NOTES,
     GROUPS,
     DISTRIBUTED,
     TENSORS,

@@ -1,0 +1,1 @@
+"""Tables of causes, one for each family. Pure."""
