@@ -151,8 +151,9 @@ HANGS: Final = Family(
         ),
         Rule(
             "collective-root-mismatch",
-            r"\bwaits? in (?:broadcast(?:_object_list)?|scatter|reduce|gather)\b[^\n]* (?:from|to) "
-            r"(?:rank \d+|itself|themselves) at [^\n]*; each waits for others$",
+            r"\bwaits? in (broadcast(?:_object_list)?|scatter|reduce|gather)\b[^\n]* (?:from|to) (?:themselves|"
+            r"(?:rank \d+|itself)\b[^\n]*\bwaits? in \1\b[^\n]* (?:from|to) (?:rank \d+|itself)) at [^\n]*"
+            r"; each waits for others$",
             "",
             "name the same rank on all: src of broadcast() and scatter(), and dst of reduce() and gather(), as 0, "
             "and not the rank's own number",

@@ -894,6 +894,18 @@ def test_a_hidden_error_of_a_job_that_did_nothing_has_a_fix_and_that_of_one_that
     [
         ("rank 0 waits in DDP's broadcast of buffers at t.py:16, rank 1 waits in barrier at t.py:27", "model.module"),
         ("rank 0 waits in send at t.py:1, rank 1 waits in barrier at t.py:2", "in the same order"),
+        (
+            "rank 0 waits in all_reduce of [9] float32 at t.py:9, rank 1 waits in broadcast from rank 0 at t.py:13",
+            "in the same order",
+        ),
+        (
+            (
+                "rank 0 waits in broadcast from rank 1 at t.py:9, rank 1 waits in broadcast of [3] float32 from rank 0 at "
+                "t.py:13"
+            ),
+            "name the same rank on all",
+        ),
+        ("ranks 0-1 wait in broadcast_object_list from themselves at t.py:9", "name the same rank on all"),
     ],
 )
 def test_ranks_that_wait_for_each_other_have_the_fix_of_where_they_wait(what: str, fix: str) -> None:

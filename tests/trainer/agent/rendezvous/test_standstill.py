@@ -74,6 +74,12 @@ def locked(number: int, code: str = "its.lock.acquire()") -> RankStatus:
         ([rank(at, wait="broadcast", call=from_rank(at % 2)) for at in (0, 1, 2)],
          ("rank 1 waits in broadcast of [4] float32 from rank 1 at h.py:5, "
           "ranks 0, 2 wait in broadcast of [4] float32 from rank 0 at h.py:5 in step")),
+        ([rank(0, wait="all_reduce", call=call(2)), rank(1, "h.py:7 in log", wait="broadcast", call=from_rank(0))],
+         "rank 0 waits in all_reduce at h.py:5 in step, rank 1 waits in broadcast at h.py:7 in log"),
+        ([rank(0, "train.py:9 in evaluate", wait="broadcast", call=from_rank(1)),
+          rank(1, "a/train.py:13 in log", wait="broadcast", call=replace(from_rank(0), tensor="[30000000] float32"))],
+         ("rank 0 waits in broadcast from rank 1 at train.py:9, "
+          "rank 1 waits in broadcast of [30000000] float32 from rank 0 at a/train.py:13")),
         ([rank(at, wait="broadcast_object_list", call=from_rank(at)) for at in (0, 1)],
          "ranks 0-1 wait in broadcast_object_list from themselves at h.py:5 in step"),
         ([rank(0, wait="all_reduce", call=call(2)), rank(1, wait="all_reduce", call=call(2))],

@@ -49,7 +49,10 @@ ONE_WAY_APART: Final = 60.0  # the same for these: what isend() and irecv() have
 SAID: Final = 60  # characters that have to be left for what one of them says
 _SAYS: Final = " says: "
 _DIGITS: Final = re.compile(r"\d+")
-_FUNCTION: Final = re.compile(r"(?<=\d) in \w+(?=,|$)")  # after a line's number
+_SPARED: Final = (  # where a sentence is too long: functions after a line's number, and what is sent to or from a rank
+    re.compile(r"(?<=\d) in \w+(?=,|$)"),
+    re.compile(r" of \[[^]]*\] \w+(?= (?:from|to) )"),
+)
 _OBJECTS: Final = {"broadcast": "broadcast_object_list"}  # by what it exchanges first: the sizes of the objects
 _ADDRESS: Final = re.compile(r"(\w+://[^/\s]+/)[^\s'\"<>]+")
 
@@ -169,7 +172,8 @@ def sentence(statuses: Sequence[RankStatus], *, left: Sequence[int] = ()) -> str
 def _sentence(statuses: Sequence[RankStatus], running: Sequence[RankStatus], *, left: Sequence[int], code: bool) -> str:
     """The sentence, of any length; with what is written where ranks sleep, or without."""
     waiting = {_words(one, where=False) for one in running if one.location.wait}
-    unequal = contradiction(calls_in_progress(running)) is not None
+    one_name = len({one.location.wait for one in running if one.location.wait}) == 1  # else that tells enough
+    unequal = one_name and contradiction(calls_in_progress(running)) is not None
     own = unequal and all(one.call.root == one.rank for one in running)
     groups: dict[tuple[bool, str, str], list[int]] = defaultdict(list)
     for one in statuses:  # ranks that wait for others come last; they explain nothing
@@ -199,9 +203,10 @@ def _cannot_be_one(waits: AbstractSet[str]) -> bool:
 
 
 def _within(text: str, limit: int) -> str:
-    """A sentence of at most so many characters: without the names of functions, the first ones first; else cut."""
-    while len(text) > limit and (found := _FUNCTION.search(text)):
-        text = text[: found.start()] + text[found.end() :]
+    """A sentence of at most so many characters: without what can be spared, the first ones first; else cut."""
+    for spared in _SPARED:
+        while len(text) > limit and (found := spared.search(text)):
+            text = text[: found.start()] + text[found.end() :]
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
