@@ -899,10 +899,7 @@ def test_a_hidden_error_of_a_job_that_did_nothing_has_a_fix_and_that_of_one_that
             "in the same order",
         ),
         (
-            (
-                "rank 0 waits in broadcast from rank 1 at t.py:9, rank 1 waits in broadcast of [3] float32 from rank 0 at "
-                "t.py:13"
-            ),
+            "rank 0 waits in gather to rank 1 at t.py:9, rank 1 waits in gather of [3] float32 to rank 0 at t.py:13",
             "name the same rank on all",
         ),
         ("ranks 0-1 wait in broadcast_object_list from themselves at t.py:9", "name the same rank on all"),
