@@ -170,3 +170,18 @@ def test_a_checkpoint_in_a_nodes_own_folder_is_a_warning_and_so_are_ranks_that_r
     assert f"warning: {saved}; use --outputs ck" in logs
     assert logs.count(f"warning: {differs}") == 1
     assert logs.count("own folder") <= 2, "once for each agent: node 0 has had two"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_checkpoint_that_each_node_saves_for_itself_is_no_warning(kit: Kit) -> None:
+    folder = kit.folder / "each-project"
+    folder.mkdir()
+    (folder / "train.py").write_text(RESUMING.replace("if rank == 0:", "if True:"))
+    go = kit.folder / "each-go"
+    go.touch()
+    job = ("--name", "each", "--nodes", "2", "--workdir", str(folder))
+    kit.run("submit", *job, "--wait", "--", "train.py", "ck/best.pt", str(go))
+    assert "own folder" not in kit.run("logs", "each")
+    assert kit.status("each")["reason"] == ""
+    kit.run("delete", "each", "-y")

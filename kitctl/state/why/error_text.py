@@ -115,6 +115,7 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def _last(traceback: str) -> tuple[str, str, str] | None:
-    """File, line and text of the innermost frame of the user's code."""
+    """File, line and text of the innermost frame of the user's code; of a text that it executes only without a file."""
     frames = _FRAME.findall(_LIBRARIES.sub("", traceback))
-    return frames[-1] if frames else None
+    files = [one for one in frames if not one[0].startswith("<")] or frames
+    return files[-1] if files else None

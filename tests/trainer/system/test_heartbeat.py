@@ -158,3 +158,19 @@ def test_a_rank_says_whether_it_can_go_on_and_whether_it_waits_for_that(
     writer.left(3)
     beat = HeartbeatState.read(file)
     assert (beat.survives, beat.waits, beat.left) == (can, waits, 3)
+
+
+def test_a_step_that_torch_takes_before_the_first_backward_pass_is_none(tmp_path: Path) -> None:
+    file = prepare(tmp_path / "heartbeat")
+    writer = ScriptWriter(file)
+    writer.optimizer_called(1)
+    for _ in range(3):
+        writer.backward_began(0)
+        writer.backward_ended(0)
+        writer.optimizer_called(1)
+    assert (writer.steps, HeartbeatState.read(file).step) == (3, 3)
+    own = ScriptWriter(prepare(tmp_path / "own"))
+    for _ in range(3):
+        own.optimizer_called(1)  # with gradients that the script has computed itself
+    own.backward_began(0)
+    assert own.steps == 3

@@ -336,8 +336,9 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "relative-path-not-found",
         r"^FileNotFoundError: \[Errno 2\] No such file or directory: '([^/'][^']*)'$",  # a relative path
-        fix="is {0} in the folder that was sent? Files that git ignores, such as data, are left out unless --send {0} "
-        "or a line !{0} in .kitignore names them; large data belong on a volume: --volume. If another rank writes it: "
+        fix="is {0} in the folder in which the job runs? Of one that was sent, files that git ignores, such as data, "
+        "are left out unless --send {0} or a line !{0} in .kitignore names them; large data belong on a volume: "
+        "--volume. If another rank writes it: "
         "dist.barrier() before it is read, and a folder in $KIT_SNAPSHOT_DIR, which all nodes share",
         seen="FileNotFoundError: [Errno 2] No such file or directory: 'data/train.bin'",
     ),

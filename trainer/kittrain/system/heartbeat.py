@@ -188,6 +188,9 @@ class ScriptWriter:
             self._busy += time.monotonic() - self._since
         elif self._passes:
             self.met(collectives)
+        if self._steps == 1 and not self._passes:  # torch takes one to create an optimizer's state
+            self._steps = 0
+            self._called.clear()
         self._collectives = collectives
         self._passes += 1
 

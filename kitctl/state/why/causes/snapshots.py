@@ -131,6 +131,14 @@ SNAPSHOTS: Final = Family(
             seen="resumed at step 0: 59 steps lost; the script has loaded nothing that it saved in this run",
         ),
         Rule(
+            "checkpoint-not-saved",
+            r"resumed at step 0: \d+ steps? lost; the script was not seen to save a checkpoint",
+            "",
+            "let it save one now and then (model, optimizer, step) to a folder that all nodes share (--outputs), and "
+            "load the newest when it starts; Failures in kitctl status says what has made the ranks start again",
+            seen="resumed at step 0: 59 steps lost; the script was not seen to save a checkpoint",
+        ),
+        Rule(
             "rank-storage-unusable",
             r"cannot use its storage \(",
             "",

@@ -71,6 +71,12 @@ def test_an_error_without_words_is_told_with_the_line_of_the_users_code() -> Non
     assert told("AssertionError:")[0] == "rank 1: AssertionError:"
 
 
+def test_the_line_that_executes_a_text_is_told_and_not_the_line_in_that() -> None:
+    trace = 'Traceback:\n  File "/j/train.py", line 7, in <module>\n    exec(text)\n  File "<string>", line 23, in f\n'
+    found = explain(failed("AssertionError:", traceback=trace), 0.0)
+    assert found.cause == "rank 1: AssertionError: at train.py:7: exec(text)"
+
+
 def test_of_a_process_of_the_script_its_own_error_is_told() -> None:
     ended = "CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status 2."
     said = "a.py: error: argument --split: invalid choice: 'train'"

@@ -462,6 +462,18 @@ def test_the_first_node_hears_when_a_spare_is_gone(job: Job) -> None:
 
 
 @two_nodes
+def test_all_nodes_hear_that_each_has_saved_a_checkpoint_of_its_own(job: Job) -> None:
+    zero, one = job.connect(job.backend(0), job.backend(1))
+    job.rounds(zero, one)
+    zero.report_save()
+    zero.report_save()
+    assert not zero.num_nodes_waiting()
+    assert not zero.all_saved
+    one.report_save()
+    until(lambda: not (zero.num_nodes_waiting() or one.num_nodes_waiting()) and zero.all_saved and one.all_saved)
+
+
+@two_nodes
 def test_the_first_node_hears_of_orders_that_differ_once_all_have_told_theirs(job: Job) -> None:
     one, zero = job.connect(job.backend(1), job.backend(0))
     job.rounds(one, zero)

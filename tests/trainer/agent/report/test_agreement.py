@@ -23,7 +23,7 @@ MARKS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3).map(lambda found: tupl
 def known(index: int, **fields: Any) -> Known:
     assignment = NodeAssignment(host=f"host-{index}", ranks=(index, index))
     nothing = {"round": 0, "restarts": 0, "failures": (), "loaded": 0, "taken": (), "reached": 0}
-    more = {"departures": Departures().facts, "finished": 0, "copies": ""}
+    more = {"departures": Departures().facts, "finished": 0, "copies": "", "saved": False}
     return Known(index=index, assignment=assignment, **{**nothing, **more, **fields})
 
 
@@ -58,6 +58,14 @@ def test_steps_are_lost_that_all_nodes_of_the_last_round_have_finished_also_befo
     assert combined([known(1, round=3, finished=11), known(3)]).reached == 11  # the leader is gone
     assert combined([known(0, round=3, reached=7)]).reached == 7  # its ranks ended before their first step
     assert combined([known(0)]).reached == 0
+
+
+def test_a_script_may_have_saved_unless_all_nodes_of_the_last_round_are_there_and_none_has_seen_it() -> None:
+    of_two = {"round": 3, "departures": Departures(round=3, size=2).facts}
+    zero, one = known(0, **of_two), known(1, **of_two)
+    assert not combined([zero, one, known(2)]).saves
+    assert combined([zero, known(1, **of_two, saved=True)]).saves
+    assert combined([zero, known(1)]).saves, "the other node of the last round is gone"
 
 
 def test_only_nodes_that_keep_copies_have_a_place_in_the_order_of_their_ranks() -> None:

@@ -199,6 +199,20 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
     assert sum(len(saves(1)) for _ in range(5000)) < 250
 
 
+def test_checkpoints_of_ranks_that_have_resumed_have_the_step_of_the_run(tmp_path: Path) -> None:
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    for before in (0, 27):
+        rank = OneRank(prepare(tmp_path / f"heartbeat-{before}"), found.ranks_start())
+        script = ScriptWriter(tmp_path / f"heartbeat-{before}")
+        script.optimizer_called(1)
+        script.stored()
+        rank.read_at = time.monotonic() + 2.0
+        found.observe(rank, RankProgress, before=before)
+        found._stored = (0, 0.0)
+    steps = [one.step for one in found._lines.take() if isinstance(one, Event) and one.what == "snapshot"]
+    assert steps == [1, 28]
+
+
 def test_a_script_s_evaluations_are_rows_and_events_though_one_each_step_is_not_an_event_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

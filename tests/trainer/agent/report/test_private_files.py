@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from kitjob.run import RunFacts
 from kittrain.agent.rendezvous.resumes import Resume
-from kittrain.agent.report.private_files import PrivateFiles
+from kittrain.agent.report.private_files import OTHERS_SAVE, PrivateFiles
 from kittrain.job.env import NodeEnv
 from kittrain.system.heartbeat_files import LoadedFile
 from tests.trainer.settings import job
@@ -23,7 +25,7 @@ from tests.trainer.settings import job
 def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: bool, fate: str) -> None:
     files = PrivateFiles(NodeEnv(job=job(nodes=nodes), run=RunFacts(restart_in_place=pod)))
     assert [*files.observe(None, ())] == []
-    (told,) = files.observe((3, "out/ck/best.pt"), ())
+    (told,) = [*files.observe((3, "out/ck/best.pt"), ()), *files.end()]
     assert told == f"rank 3 has saved out/ck/best.pt to its node's own folder: {fate}; use --outputs out/ck"
     files.begin()
     assert [*files.observe((3, "out/other.pt"), ())] == []
@@ -32,7 +34,7 @@ def test_the_first_checkpoint_is_told_once_with_its_fate(nodes: int, *, pod: boo
 
 def test_a_file_in_the_working_folder_itself_needs_a_folder() -> None:
     files = PrivateFiles(NodeEnv(job=job(nodes=2)))
-    (told,) = files.observe((0, "best.pt"), ())
+    (told,) = [*files.observe((0, "best.pt"), ()), *files.end()]
     assert told.endswith("; save it in a folder, and name that with --outputs")
 
 
@@ -48,8 +50,31 @@ def test_a_file_in_the_working_folder_itself_needs_a_folder() -> None:
     ],
 )
 def test_the_folder_of_all_checkpoints_is_named_and_not_that_of_one(name: str, folder: str) -> None:
-    (told,) = PrivateFiles(NodeEnv(job=job(nodes=2))).observe((0, name), ())
+    files = PrivateFiles(NodeEnv(job=job(nodes=2)))
+    (told,) = [*files.observe((0, name), ()), *files.end()]
     assert told.endswith(f"; use --outputs {folder}")
+
+
+@pytest.mark.parametrize(
+    ("pod", "fates"),
+    [(False, []), (True, ["rank 0 has saved a/b.pt to its node's own folder: it is gone with its pod"])],
+)
+def test_where_each_node_saves_one_the_others_need_none(
+    monkeypatch: pytest.MonkeyPatch, *, pod: bool, fates: list[str]
+) -> None:
+    files = PrivateFiles(NodeEnv(job=job(nodes=2), run=RunFacts(restart_in_place=pod)))
+    told = [*files.observe((0, "a/b.pt"), ()), *files.observe((0, "a/b.pt"), (), all_saved=True), *files.end()]
+    assert [one.partition(";")[0] for one in told] == fates
+    assert [files.notice.partition(";")[0]] == (fates or [""])
+
+    late = PrivateFiles(NodeEnv(job=job(nodes=2), run=RunFacts(restart_in_place=pod)))
+    assert [*late.observe((0, "a/b.pt"), ())] == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + OTHERS_SAVE + 0.1)
+    (alone,) = late.observe((0, "a/b.pt"), ())
+    assert "ranks of other nodes do not find it there" in alone
+    assert [*late.observe((0, "a/b.pt"), (), all_saved=True), *late.end()] == []
+    assert [late.notice.partition(";")[0]] == (fates or [""]), "it has become known that it does no harm"
 
 
 def test_a_difference_is_told_once_a_round() -> None:

@@ -79,3 +79,21 @@ def test_a_long_run_has_few_marks() -> None:
     taken = trained(4000)
     assert len(taken.marks) <= LONGEST
     assert taken.marks[-1][1] == 40_000
+
+
+@pytest.mark.parametrize(
+    ("saves", "told"),
+    [
+        (True, "the script has loaded nothing that it saved in this run"),
+        (False, "the script was not seen to save a checkpoint"),
+    ],
+)
+def test_a_script_that_begins_anew_is_told_whether_it_could_do_better(*, saves: bool, told: str) -> None:
+    taken = trained(10)
+    taken.restart(taken.marks, saves=saves)
+    assert (taken.before, taken.anew) == (0, "")
+    taken.add(2, 1020 * SECOND, 0)
+    assert taken.anew == f"resumed at step 0: 100 steps lost; {told}"
+    taken.restart(taken.marks, saves=saves)
+    taken.add(2, 1040 * SECOND, 1021 * SECOND)
+    assert (taken.before, taken.anew) == (2, "")

@@ -93,6 +93,7 @@ class Hub:
         self._told = ""  # the first node, of a standstill
         self._alone: dict[Node, int] = {}  # ranks that train a model of their own
         self._resumes: dict[Node, Resume] = {}  # from what the ranks of the round have gone on
+        self._saved: set[Node] = set()  # that have saved a checkpoint of their own
         self._orders: dict[Node, Sequence[SampleOrder]] = {}  # in which they train on samples
         self._spares: list[Node] = []  # that know that they stand by for this round
         self._timings_sent_at = 0.0
@@ -252,6 +253,8 @@ class Hub:
                 self._send(self._membership.group[0], messages.AllAlone(ranks=sum(self._alone.values())))
             case messages.OwnResume(resume=resume):
                 self._record_resume(node, resume)
+            case messages.OwnSave():
+                self._record_save(node)
             case messages.OwnOrders(orders=orders):
                 self._record_orders(node, orders)
 
@@ -261,6 +264,13 @@ class Hub:
         group = self._membership.group
         if len(self._resumes) == len(group) and len(found := distinct(self._resumes.values())) > 1:
             self._send(group[0], messages.AllResumes(resumes=found))
+
+    def _record_save(self, node: Node) -> None:
+        """Once each node of the round has saved a checkpoint of its own, tell all of them."""
+        self._saved.add(node)
+        if self._saved.issuperset(self._membership.group):
+            for one in self._membership.group:
+                self._send(one, messages.AllSaved())
 
     def _record_orders(self, node: Node, orders: Sequence[SampleOrder]) -> None:
         """Once all nodes of the round have told theirs, tell the first if they are not the same."""
@@ -431,6 +441,7 @@ class Hub:
         self._told = ""
         self._alone.clear()
         self._resumes.clear()
+        self._saved.clear()
         self._orders.clear()
         self._spares = []
         group = self._membership.group

@@ -122,6 +122,7 @@ class HubRendezvous(Rendezvous):
         self._address = address
         self._store = store
         self._round_ended = self._done = self._resumed = self._ordered = self._stands_by = False
+        self._saved = False
         self._reported = (False, False, False)  # of the ranks: stalled, frozen, quiet
         self._last_heartbeat = self._last_sent = 0.0
         self.lost = False
@@ -150,6 +151,7 @@ class HubRendezvous(Rendezvous):
         self.training_alone = self._own_alone = 0
         self.spares = ()
         self.resumes, self._resumed = (), False
+        self.all_saved = self._saved = False
         self.orders, self._ordered = (), False
         self._stands_by = False
         last.place, last.astray = message.rank, False
@@ -217,6 +219,12 @@ class HubRendezvous(Rendezvous):
         if not self._resumed:
             self._resumed = True
             self.send(messages.OwnResume(resume=resume))
+
+    def report_save(self) -> None:
+        """See the base class: sent once a round."""
+        if not self._saved:
+            self._saved = True
+            self.send(messages.OwnSave())
 
     def report_orders(self, orders: Sequence[SampleOrder]) -> None:
         """See the base class: sent once a round."""
@@ -391,6 +399,8 @@ class HubRendezvous(Rendezvous):
                 self.training_alone = ranks
             case messages.AllResumes(resumes=resumes):
                 self.resumes = resumes
+            case messages.AllSaved():
+                self.all_saved = True
             case messages.AllOrders(orders=orders):
                 self.orders = orders
             case messages.Spares(nodes=nodes):

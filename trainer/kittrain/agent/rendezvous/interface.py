@@ -54,12 +54,14 @@ class Rendezvous(RendezvousHandler):
             of this node.
         resumes: from what the ranks of this round have gone on, on the node with group rank 0, once all nodes have
             told the hub and where it is not the same.
-        orders: in which the ranks of this round train on samples, likewise.
+        all_saved: whether each node of this round has saved a checkpoint to its own folder.
+        orders: in which the ranks of this round train on samples, as ``resumes``.
     """
 
     lost: bool
     hosts = False
     resumes: Sequence[Resume] = ()
+    all_saved = False
     orders: Sequence[SampleOrder] = ()
     reason = ""
     culprit: tuple[int, int] | None = None
@@ -82,6 +84,13 @@ class Rendezvous(RendezvousHandler):
 
     def report_resume(self, resume: Resume) -> None:
         """Report from what this node's ranks have gone on; may be called again.
+
+        Raises:
+            RendezvousError: node 0 is gone.
+        """
+
+    def report_save(self) -> None:
+        """Report that a rank of this node has saved a checkpoint to the node's own folder; may be called again.
 
         Raises:
             RendezvousError: node 0 is gone.

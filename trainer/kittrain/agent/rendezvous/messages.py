@@ -140,6 +140,11 @@ class OwnResume(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnSave(Message):
+    """One of its ranks has saved a checkpoint to the node's own folder, for the first time in a round."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnOrders(Message):
     """In which order its ranks train on samples, once that is known of all: the first rank's of each kind."""
 
@@ -296,6 +301,11 @@ class AllResumes(Message):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AllSaved(Message):
+    """To all nodes of a round: each of them has a checkpoint of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AllOrders(Message):
     """To the first node of a round: in which order the nodes' ranks train on samples, where that is not the same."""
 
@@ -331,7 +341,7 @@ FROM_NODES: Final[Table] = {
     kind.__name__: kind
     for kind in (
         *(Hello, Join, Drain, EndRound, Done, Set, Get, Heartbeat, StackReport, Look),
-        *(OwnAlone, OwnResume, OwnOrders, KeepAlive, Fail, Serves, Leave),
+        *(OwnAlone, OwnResume, OwnSave, OwnOrders, KeepAlive, Fail, Serves, Leave),
     )
 }
 FROM_HUB: Final[Table] = {
@@ -353,6 +363,7 @@ FROM_HUB: Final[Table] = {
         StepTimings,
         AllAlone,
         AllResumes,
+        AllSaved,
         AllOrders,
         StandBy,
         Spares,

@@ -27,6 +27,7 @@ class Known(Record):
         departures: how its ranks left the last round, as ``Departures.facts``.
         loaded: when the newest file that a rank went on from was last changed, in nanoseconds.
         taken: ``StepsTaken.marks``.
+        saved: whether the script was seen to save a checkpoint here.
         reached: the last reported step of the library's loop, if the node led the last round; else 0.
         finished: the last step of it that each of its ranks has finished in the last round; 0: none.
         copies: where others reach the copies that it keeps; empty: it keeps none.
@@ -40,6 +41,7 @@ class Known(Record):
     departures: Mapping[str, Any]
     loaded: int
     taken: tuple[Mark, ...]
+    saved: bool
     reached: int
     finished: int
     copies: str
@@ -54,6 +56,7 @@ class Agreed(Record):
         departed: the failure that explains how the last round ended, if a rank's leaving did: its fields.
         loaded: the newest.
         taken: by the node that has seen the most steps.
+        saves: whether the script may have saved a checkpoint: a node has seen it, or is gone.
         reached: the last step of the library's loop; 0: no node knows it, as all that have seen one are gone.
         places: of the nodes that keep copies, in the order of their ranks: ``node``, ``host`` and ``address``.
     """
@@ -63,6 +66,7 @@ class Agreed(Record):
     departed: Mapping[str, Any] | None
     loaded: int
     taken: tuple[Mark, ...]
+    saves: bool
     reached: int
     places: tuple[Mapping[str, Any], ...]
 
@@ -93,13 +97,16 @@ def combined(nodes: Sequence[Known]) -> Agreed:
     The round's number grows even if the store is new. It restarts only if no node of the round before is left.
     """
     last = max(one.round for one in nodes)
-    finished = [one.finished for one in nodes if one.round == last and one.finished]
+    members = [one for one in nodes if one.round == last]
+    finished = [one.finished for one in members if one.finished]
+    gone = any(one.departures.get("size") != len(members) for one in members)
     return Agreed(
         round=1 + last,
         restarts=max(one.restarts for one in nodes),
         departed=departure([one.departures for one in nodes]),
         loaded=max(one.loaded for one in nodes),
         taken=max((one.taken for one in nodes), key=last_step),
+        saves=gone or any(one.saved for one in nodes),
         reached=max(*(one.reached for one in nodes), min(finished, default=0)),
         places=tuple(
             {"node": one.index, "host": one.assignment.host, "address": one.copies} for one in nodes if one.copies

@@ -103,6 +103,7 @@ class History:
         self._fault = False  # the last round's end is written
         self._snapshot: float | None = None  # when the last one was published
         self._saved: int | None = None  # its step
+        self._before = 0  # steps of a script's own loop before those of the current ranks
         self._stored = (0, 0.0)  # the step and the moment of a script's last checkpoint that is written
         self._read: Callable[[], RankProgress] | None = None
         self._evaluated = 0.0
@@ -206,11 +207,21 @@ class History:
         """The ranks are started now; returns the moment in ``time.monotonic()``."""
         at = time.monotonic()
         self.state("ranks", at=at)
-        self._row, self._evaluated = _Sums(at), 0.0
+        self._row, self._evaluated, self._before = _Sums(at), 0.0, 0
         return at
 
-    def observe(self, ranks: Ranks, read: Callable[[], RankProgress] | None = None, *, now: bool = False) -> None:
-        """Write a row if it is time for one, or ``now``; ``read`` returns the progress, on the node with rank 0."""
+    def observe(
+        self, ranks: Ranks, read: Callable[[], RankProgress] | None = None, *, now: bool = False, before: int = 0
+    ) -> None:
+        """Write a row if it is time for one.
+
+        Args:
+            ranks: of this node.
+            read: returns the progress, on the node with rank 0.
+            now: write one in any case.
+            before: steps that a script's own loop has resumed from.
+        """
+        self._before = before or self._before
         sums = self._row
         if sums is None or (ranks.read_at < sums.at + ROW_SECONDS and not (now and ranks.read_at > sums.at)):
             return
@@ -313,7 +324,9 @@ class History:
         (step, at), (last, before) = ranks.stored, self._stored
         if at > before + self._seldom(at) and (step != last or not step):
             self._stored = (step, at)
-            self.event("snapshot", at=at, step=step or None, round=self._round, cause="saved by the script")
+            self.event(
+                "snapshot", at=at, step=step + self._before or None, round=self._round, cause="saved by the script"
+            )
 
     def _seldom(self, at: float) -> float:
         return max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))

@@ -159,6 +159,7 @@ class Reporter:
             departures=self.departures.facts,
             loaded=self.steps.loaded,
             taken=tuple(self.steps.taken.marks),
+            saved=self.steps.saved,
             reached=self.steps.reached if self._leads else 0,
             finished=self.steps.finished,
             copies=self._copies.address if self._copies else "",
@@ -268,6 +269,8 @@ class Reporter:
 
     def ended(self, ending: Ending) -> None:
         """Report how the node ends. A round that was given up as it formed is no restart."""
+        for text in self.files.end():
+            self._log(f"warning: {text}")
         self.history.end(ending.outcome, ending.reason)
         if ending.failure is None or ending.failure != self._left:
             return
@@ -282,6 +285,7 @@ class Reporter:
         *,
         training_alone: int = 0,
         resumes: Sequence[Resume] = (),
+        all_saved: bool = False,
         orders: Sequence[SampleOrder] = (),
     ) -> None:
         """Take what this node's ranks show, and the step times of all.
@@ -291,11 +295,13 @@ class Reporter:
             timings: as ``Rendezvous.step_timings`` gives them.
             training_alone: as ``Rendezvous.training_alone``.
             resumes: as ``Rendezvous.resumes``.
+            all_saved: as ``Rendezvous.all_saved``.
             orders: as ``Rendezvous.orders``.
         """
         self._watch_processes()
         self.recovery.update(ranks.reached)
-        self.history.observe(ranks, (lambda: self.steps.progress) if self._leads else None)
+        known = (lambda: self.steps.progress) if self._leads else None
+        self.history.observe(ranks, known, before=self.steps.taken.before)
         for text in self.steps.observe(ranks, leads=self._leads):
             self._log(text)
         if self.steps.resumed_now:
@@ -303,7 +309,7 @@ class Reporter:
         if self._leads and not (self.steps.unknown or self.recovery.goes_on):
             # The last recovery may be one that another node has told.
             self.history.recovered(self.recovery.complete, lost=self.steps.lost, why=self.steps.resumed.not_whole)
-        for text in self.files.observe(ranks.saved, resumes):
+        for text in self.files.observe(ranks.saved, resumes, all_saved=all_saved):
             self._log(f"warning: {text}")
         self.warnings.observe(ranks, training_alone=training_alone, world=self._world, orders=orders)
         self._times.observe(timings)

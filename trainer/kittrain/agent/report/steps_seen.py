@@ -29,6 +29,7 @@ class StepsSeen:
         loaded: as ``Ranks.loaded``, of this round, and of all nodes' former ones.
         finished: as ``Ranks.finished``, of the last round in which there were such steps.
         in_script: as ``Ranks.script_steps``, of the last round.
+        saved: whether a rank of this node was seen to save a checkpoint in a loop of the script's own.
         taken: in a loop of the script's own.
         resumed: in the library's loop.
         resumed_now: whether the ranks of a script's own loop have just shown where they have resumed.
@@ -38,6 +39,7 @@ class StepsSeen:
         self._file = progress_file
         self._of_script = RankProgress()  # of a script that writes no progress file
         self.loaded = self.in_script = self.finished = 0
+        self.saved = False
         self.taken = StepsTaken()
         self.resumed = ResumedSteps()
         self.resumed_now = False
@@ -45,12 +47,13 @@ class StepsSeen:
     def restart(self, agreed: Agreed) -> None:
         """A round begins, after these steps."""
         self.loaded = agreed.loaded
-        self.taken.restart(agreed.taken)
+        self.taken.restart(agreed.taken, saves=agreed.saves)
         self.resumed.restart(agreed.reached, self.own)
 
     def end(self, ranks: Ranks) -> None:
         """Take the last steps of ranks that have ended, of which a report may be a second old."""
         self.finished = ranks.finished or self.finished
+        self.saved = self.saved or ranks.stored[1] > 0
         if not self.taken.unknown:
             self.taken.add(ranks.script_steps, time.time_ns(), ranks.loaded)
 

@@ -32,9 +32,16 @@ class StepsTaken:
         self.lost = 0
         self._former = 0  # marks of former ranks, which stay
         self._base: int | None = 0  # steps before those of the current ranks; None: not known yet
+        self._saves = True
 
-    def restart(self, marks: Sequence[Sequence[int]]) -> None:
-        """Ranks start again; ``marks`` are those of the node that has seen the most steps."""
+    def restart(self, marks: Sequence[Sequence[int]], *, saves: bool = True) -> None:
+        """Ranks start again.
+
+        Args:
+            marks: those of the node that has seen the most steps.
+            saves: whether the script may have saved a checkpoint; else none was seen on any node.
+        """
+        self._saves = saves
         self.marks = [(time, steps) for time, steps in marks]
         self.resumed_from, self.lost = None, 0
         self._base = None if marks else 0
@@ -60,6 +67,11 @@ class StepsTaken:
         return self._base is None
 
     @property
+    def before(self) -> int:
+        """The steps before those of the current ranks; 0 while that is not known."""
+        return self._base or 0
+
+    @property
     def facts(self) -> dict[str, Any]:
         """What is known of the resume, for the job's progress."""
         return {} if self.resumed_from is None else {"resumed_from": self.resumed_from}
@@ -67,8 +79,11 @@ class StepsTaken:
     @property
     def anew(self) -> str:
         """That the script has begun anew after a restart; empty if it has not."""
-        begun_anew = self.lost and not self.resumed_from
-        return f"{self}; the script has loaded nothing that it saved in this run" if begun_anew else ""
+        if not self.lost or self.resumed_from:
+            return ""
+        if self._saves:
+            return f"{self}; the script has loaded nothing that it saved in this run"
+        return f"{self}; the script was not seen to save a checkpoint"
 
     def __str__(self) -> str:
         about = "about " if self.resumed_from else ""  # where nothing is loaded, the number is exact

@@ -291,6 +291,8 @@ class NodeAgent(ElasticAgent):
             self._handler.report_alone(alone)
             if resume := self._reporter.files.resume:
                 self._handler.report_resume(resume)
+            if self._watch.saved:
+                self._handler.report_save()
             if orders := self._watch.orders:
                 self._handler.report_orders(orders)
         handler = self._handler
@@ -301,6 +303,7 @@ class NodeAgent(ElasticAgent):
             handler.step_timings,
             training_alone=handler.training_alone,
             resumes=handler.resumes,
+            all_saved=handler.all_saved,
             orders=handler.orders,
         )
         if not self._reporter.recovery.goes_on:
@@ -436,7 +439,10 @@ class NodeAgent(ElasticAgent):
                     return
             self._reporter.standstill = None
             self._reporter.observe(
-                self._watch, training_alone=self._handler.training_alone, orders=self._handler.orders
+                self._watch,
+                training_alone=self._handler.training_alone,
+                all_saved=self._handler.all_saved,
+                orders=self._handler.orders,
             )
         except RoundOver:
             if not self._marked():

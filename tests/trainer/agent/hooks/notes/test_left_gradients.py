@@ -14,6 +14,8 @@ from kittrain.outcome.rank_output import LEFT_GRADIENTS, trains_nothing
         ("bbbbs" * 3, ""),
         ("bbbbs" * 2 + "bb", "2 backward passes; others have used 4 each"),
         ("bbbbs" + "bb" + "bbbbs" + "bb", "2 backward passes; others have used 4 to 6 each"),  # left in each epoch
+        (2 * "bbsbbsbz" + "bbsb", "backward pass; others have used 2 each"),  # and discarded before the next one
+        (2 * "bbsbbsbz" + "bbs", ""),
         ("bs" * 9, ""),
         ("bs" * 9 + "b", ""),  # an adversarial example
         ("bbs" + "bs" + "b", ""),  # two losses now and then
@@ -30,7 +32,7 @@ def test_gradients_that_are_left_are_told_of_loops_that_accumulate(
 ) -> None:
     left = LeftGradients()
     for one in passes:
-        (left.passed if one == "b" else left.called)()
+        {"b": left.passed, "s": left.called, "z": left.discarded}[one]()
     left.tell()
     assert capsys.readouterr().err == (f"note: {LEFT_GRADIENTS}{told}\n" if told else "")
     if told:

@@ -20,7 +20,7 @@ class Loop:
     """
 
     def __init__(self) -> None:
-        self.notes = ZeroedGradients()
+        self.notes = ZeroedGradients(lambda: None)
         self.model = nn.Linear(3, 1)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.001)
         self.optimizer.register_step_post_hook(lambda optimizer, *_: self.notes.called(optimizer))
@@ -90,7 +90,7 @@ def test_nothing_is_told_of_several_optimizers(capsys: pytest.CaptureFixture[str
 
 
 def test_calls_are_seen_of_optimizers_and_models() -> None:
-    notes = ZeroedGradients()
+    notes = ZeroedGradients(lambda: None)
 
     class Optimizer:
         def zero_grad(self, *, set_to_none: bool = True) -> None:
@@ -108,7 +108,7 @@ def test_calls_are_seen_of_optimizers_and_models() -> None:
 
 
 def test_an_optimizer_of_the_scripts_own_may_lack_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    notes = ZeroedGradients()
+    notes = ZeroedGradients(lambda: None)
     for _ in range(40):
         notes.begins(object(), keeps_graph=False)
         notes.passed()

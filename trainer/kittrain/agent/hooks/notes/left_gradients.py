@@ -31,6 +31,10 @@ class LeftGradients:
             self._fewest, self._most = min(self._fewest, self._passes), max(self._most, self._passes)
             self._passes = 0
 
+    def discarded(self) -> None:
+        """``zero_grad`` has discarded the gradients, as at the start of an epoch: the next step begins anew."""
+        self._passes = 0
+
     def tell(self) -> None:
         """Say it, at the end of the script."""
         if FEWEST <= self._fewest <= self._most and 0 < self._passes < self._most:

@@ -50,7 +50,7 @@ class Notes:
         self._idle = IdleSteps()
         self._faded = FadedRates()
         self._left = LeftGradients()
-        self._zeroed = ZeroedGradients()
+        self._zeroed = ZeroedGradients(self._left.discarded)
         self._parameters = LeftOutParameters()
         self._names = LoadedNames(steps)
         self._unaveraged = UnaveragedSteps()

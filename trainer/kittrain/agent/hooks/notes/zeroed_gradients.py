@@ -10,6 +10,7 @@ its graph for another one. A rank says so at its end. What it costs: some additi
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
@@ -25,9 +26,14 @@ OTHERS: Final = 0.1  # of as many steps, at most, that were not
 
 
 class ZeroedGradients:
-    """The backward passes of a process, the steps of its optimizer, and its calls of ``zero_grad``."""
+    """The backward passes of a process, the steps of its optimizer, and its calls of ``zero_grad``.
 
-    def __init__(self) -> None:
+    Args:
+        discards: called when ``zero_grad`` discards the gradients of a pass.
+    """
+
+    def __init__(self, discards: Callable[[], None]) -> None:
+        self._discards = discards
         self._optimizer = 0  # which one, by id
         self._judged = True
         self._fresh = False  # a pass has added gradients since they were zeroed or used
@@ -98,6 +104,7 @@ class ZeroedGradients:
         if self._fresh:
             self._discarded += 1
             self._fresh = False
+            self._discards()
 
     def _has_gradient(self) -> bool:
         with suppress(Exception):
