@@ -154,6 +154,14 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     # Only a change of the script or the image helps.
     Cause(
+        "module-not-on-path",
+        r"^ModuleNotFoundError: No module named '([^'.]+)[^']*' \(it is in (\S+), which is not in sys\.path\)",
+        fix="--env PYTHONPATH={1}: {0} is in the folder of the job, and Python looks next to the script alone; or run "
+        "it as a module (-m)",
+        permanent=True,
+        seen="ModuleNotFoundError: No module named 'models' (it is in ., which is not in sys.path)",
+    ),
+    Cause(
         "module-not-found",
         r"^ModuleNotFoundError: No module named '([^']+)'",
         fix="name a file with {0} as --requirements, or install it in the image; modules of your own must be next "

@@ -13,7 +13,6 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -38,6 +37,7 @@ from kittrain.agent.hooks.steps.finite_parameters import FiniteParameters
 from kittrain.agent.hooks.steps.hand_made_steps import HandMadeSteps
 from kittrain.agent.hooks.steps.last_call import LastCall
 from kittrain.agent.hooks.steps.script_evaluations import ScriptEvaluations
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.system.heartbeat import ScriptWriter
 from kittrain.system.imports import after_import
 from kittrain.torch_private.early import around_exchanges, collectives_begun, counts_collectives, on_default_group
@@ -126,7 +126,7 @@ def _watch_backward(module: ModuleType, writer: ScriptWriter, evaluations: Scrip
     running = False
     by_hand = HandMadeSteps()
 
-    @wraps(backward)
+    @in_place_of(backward)
     def timed_backward(*args: Any, **kwargs: Any) -> Any:
         nonlocal running
         if running:  # within another one, as by activation checkpointing

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
+
+from kittrain.agent.hooks.wrapping import in_place_of
 
 
 def watch_calls(owner: Any, name: str, called: Callable[..., object]) -> Callable[..., Any] | None:
@@ -35,7 +36,7 @@ def watch_results(owner: Any, name: str, called: Callable[..., object]) -> Calla
     if function is None:
         return None
 
-    @functools.wraps(function)
+    @in_place_of(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         with suppress(Exception):

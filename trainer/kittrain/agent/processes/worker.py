@@ -27,6 +27,7 @@ from typing import Final
 from kitjob.report import VALUES
 from kittrain.agent.hooks import profiling, script_hooks
 from kittrain.agent.processes import failing_line, stack_file
+from kittrain.agent.processes.own_modules import tell_own
 from kittrain.agent.processes.shadowed import tell_shadowed
 from kittrain.agent.processes.unused_parameters import unused
 from kittrain.outcome.failures import Failure
@@ -143,6 +144,7 @@ def record(error: BaseException) -> None:
     """Write the error to TORCHELASTIC_ERROR_FILE, in torchrun's format."""
     error.__traceback__ = without_own_frames(error.__traceback__)
     tell_shadowed(error)
+    tell_own(error)
     if told := ", ".join(filter(None, (unused(error), failing_line.values(error)))):
         error.add_note(f"{VALUES}{told}")  # below its traceback
     try:

@@ -54,7 +54,7 @@ class PrivateFiles:
             self._saved = *saved, time.monotonic()
         if all_saved and self._alone:
             self._alone = False
-            self.notice = self.notice and self._fate()
+            self.notice = self.notice and self._text()
         if self._saved and (not self._alone or time.monotonic() > self._saved[2] + OTHERS_SAVE):
             yield from self.end()
         if not self.difference and (found := difference(resumes)):
@@ -64,10 +64,10 @@ class PrivateFiles:
     def end(self) -> Iterator[str]:
         """Nobody will save any more: yields what is told of the first checkpoint, unless it was."""
         if self._saved and not self._told:
-            self._told, self.notice = True, self._fate()
+            self._told, self.notice = True, self._text()
             yield from filter(None, [self.notice])
 
-    def _fate(self) -> str:
+    def _text(self) -> str:
         """What becomes of the first checkpoint; empty if that does no harm."""
         if not self._saved:
             return ""

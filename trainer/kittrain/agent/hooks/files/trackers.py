@@ -22,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.system.imports import after_import
 
 FILE: Final = "trackers.json"
@@ -96,7 +97,7 @@ def _watch_wandb(module: ModuleType, run: str) -> None:
         return
     signature, begun = inspect.signature(init), 0
 
-    @functools.wraps(init)
+    @in_place_of(init)
     def one_run(*args: Any, **kwargs: Any) -> Any:
         nonlocal begun
         with suppress(TypeError):
@@ -153,7 +154,7 @@ def _one_mlflow_run(create: Callable[..., Any], record: Callable[[], Record], re
     """MLflow takes no id that it did not give: the ids of the first start's runs are recorded."""
     begun = Counter[str]()
 
-    @functools.wraps(create)
+    @in_place_of(create)
     def one_run(client: Any, experiment_id: str, *args: Any, **kwargs: Any) -> Any:
         tags = kwargs.get("tags") or {}
         name = kwargs.get("run_name") or tags.get("mlflow.runName") or ""
@@ -197,7 +198,7 @@ def _ignore_changed_params(client: Any, resumed: set[str]) -> None:
         sys.stderr.write(f"warning: mlflow: {first[:300]}; it keeps its first value, as the run is that of before\n")
         return True
 
-    @functools.wraps(log_batch)
+    @in_place_of(log_batch)
     def batch(self: Any, run_id: str, metrics: Any = (), params: Any = (), tags: Any = (), **kwargs: Any) -> Any:
         try:
             return log_batch(self, run_id, metrics, params, tags, **kwargs)
@@ -209,7 +210,7 @@ def _ignore_changed_params(client: Any, resumed: set[str]) -> None:
                 log_batch(self, run_id, params=[one], **kwargs)
         return log_batch(self, run_id, metrics, (), tags, **kwargs)
 
-    @functools.wraps(log_param)
+    @in_place_of(log_param)
     def param(self: Any, run_id: str, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return log_param(self, run_id, key, value, *args, **kwargs)
@@ -233,7 +234,7 @@ def _keep_folder(writer: Any, record: Callable[[], Record]) -> None:
     """Without a folder the writer names one by the time: later starts have the first one's."""
     init, begun = writer.__init__, 0
 
-    @functools.wraps(init)
+    @in_place_of(init)
     def same_folder(self: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal begun
         named = (args[0] if args else kwargs.get("log_dir", kwargs.get("logdir"))) is not None
@@ -257,7 +258,7 @@ def _keep_version(module: ModuleType, record: Callable[[], Record]) -> None:
     if following is None:
         return
 
-    @functools.wraps(following)
+    @in_place_of(following)
     def same_version(self: Any) -> Any:
         version = following(self)
         with suppress(Exception):
@@ -280,7 +281,7 @@ def _purge(files: Any, record: Callable[[], Record], steps: Callable[[], int]) -
     """
     add_event = files.add_event
 
-    @functools.wraps(add_event)
+    @in_place_of(add_event)
     def marked(self: Any, event: Any, step: Any = None, walltime: Any = None) -> Any:
         if step is not None and not hasattr(self, MARKED):
             with suppress(Exception):

@@ -7,7 +7,6 @@ The agent gives each round a new store (``env://``): if the script's group is al
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 import sys
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import OTHER_GROUP
 
 FIXED: Final = ("file", "tcp")  # schemes of addresses that are the same in each round
@@ -43,7 +43,7 @@ def redirect(module: ModuleType, started: Mapping[str, str], environ: Mapping[st
     signature = inspect.signature(initialize)
     rank = os.getpid()
 
-    @functools.wraps(initialize)
+    @in_place_of(initialize)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         if os.getpid() != rank:  # a process that it has forked
             return initialize(*args, **kwargs)

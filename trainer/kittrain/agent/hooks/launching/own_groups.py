@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import separate_groups
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.system import heartbeat
 from kittrain.system.imports import after_import
 from kittrain.system.local_port import local_port
@@ -91,7 +92,7 @@ def _follow_environment(job: Job) -> None:
     """Change SERVED along with the address: programs inherit both."""
     put = os.putenv
 
-    @functools.wraps(put)
+    @in_place_of(put)
     def putenv(name: Any, value: Any) -> None:
         put(name, value)
         if (changed := os.fsdecode(name)) in MASTER and SERVED in job.given:
@@ -107,7 +108,7 @@ def _follow_in_programs(module: ModuleType, job: Job) -> None:
     """The same for a program that gets an environment of its own."""
     start: Callable[..., None] = module.Popen.__init__
 
-    @functools.wraps(start)
+    @in_place_of(start)
     def start_consistently(self: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(env := kwargs.get("env"), Mapping) and SERVED in env:
             kwargs["env"] = job.consistent(env)

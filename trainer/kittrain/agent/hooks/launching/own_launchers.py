@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import separate_groups
 from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import NO_PROCESSES
 from kittrain.system import heartbeat
 from kittrain.system.imports import after_import
@@ -91,7 +92,7 @@ def _started(_function: object, _args: object = (), nprocs: int = 1, *_rest: obj
 def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:
     launch: Callable[..., Any] = module.launch_agent
 
-    @functools.wraps(launch)
+    @in_place_of(launch)
     def launch_agent(config: Any, *args: Any, **kwargs: Any) -> Any:
         if config.max_nodes == 1:
             tell(config.nproc_per_node)
@@ -103,7 +104,7 @@ def _in_this_process(module: ModuleType, tell: Callable[[int], None]) -> None:
 def _as_program(module: ModuleType, tell: Callable[[int], None]) -> None:
     start: Callable[..., None] = module.Popen.__init__
 
-    @functools.wraps(start)
+    @in_place_of(start)
     def start_and_tell(self: Any, args: Any, *rest: Any, **kwargs: Any) -> None:
         if number := processes(args):
             tell(number)

@@ -5,13 +5,13 @@ It does so for ever, and says nothing. Here the rank says it.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import LOST_WORKER
 from kittrain.system.imports import after_import
 from kittrain.system.processes import signal_name
@@ -30,7 +30,7 @@ def _watch_pools(module: ModuleType) -> None:
     if take_away is None:  # another Python's
         return
 
-    @functools.wraps(take_away)
+    @in_place_of(take_away)
     def tell_and_take_away(workers: list[Any]) -> Any:
         before = [*workers]
         found = take_away(workers)

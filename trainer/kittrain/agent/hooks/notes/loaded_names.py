@@ -7,7 +7,6 @@ comparisons for each call.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +14,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import NOTHING_LOADED, OWN_LOADED
 
 LOOKED_AT: Final = 8  # parameters
@@ -40,7 +40,7 @@ class LoadedNames:
         module = modules.Module
         load = module.load_state_dict
 
-        @functools.wraps(load)
+        @in_place_of(load)
         def noted_load(model: Any, *args: Any, **kwargs: Any) -> Any:
             with suppress(Exception):  # a class of the script's own may take, and return, anything
                 self._loads(model, args[0] if args else kwargs["state_dict"])

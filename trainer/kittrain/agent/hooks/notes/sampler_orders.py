@@ -6,7 +6,6 @@ not count. Imports no torch.
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import REPLAYED, SAME_ORDER
 from kittrain.system.by_identity import ByIdentity
 
@@ -75,7 +75,7 @@ class SamplerOrders:
         kind = module.DistributedSampler
         begin = kind.__iter__
 
-        @functools.wraps(begin)
+        @in_place_of(begin)
         def noted_begin(sampler: Any) -> Any:
             with suppress(Exception):  # a class of the script's own may lack anything
                 self._begins(sampler)

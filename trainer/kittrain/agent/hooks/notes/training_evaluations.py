@@ -8,7 +8,6 @@ anything, as a compiler would trace it. Imports no torch.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from kittrain.agent.hooks.watched_calls import watch_calls
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import STILL_TRAINS
 
 PASSES: Final = 2  # at least: one may be to see whether the model takes such a batch
@@ -55,7 +55,7 @@ class TrainingEvaluations:
         forward = kind.forward
         gradients = sys.modules["torch"].is_grad_enabled
 
-        @functools.wraps(forward)
+        @in_place_of(forward)
         def noted_forward(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
             if not gradients() and wrapper.training:
                 self._passes_without(wrapper)

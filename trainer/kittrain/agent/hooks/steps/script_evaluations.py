@@ -12,7 +12,6 @@ torch.
 
 from __future__ import annotations
 
-import functools
 import sys
 import weakref
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks.wrapping import in_place_of
 from kittrain.outcome.rank_output import STILL_EVALUATES
 from kittrain.system.by_identity import ByIdentity
 
@@ -57,7 +57,7 @@ class ScriptEvaluations:
         module = modules.Module
         evaluate = module.eval
 
-        @functools.wraps(evaluate)
+        @in_place_of(evaluate)
         def noted_eval(model: Any, *args: Any, **kwargs: Any) -> Any:
             begins = False
             if self._trained and not self.pending:
@@ -138,7 +138,7 @@ class ScriptEvaluations:
     ) -> None:
         function = vars(owner)[name]
 
-        @functools.wraps(function)
+        @in_place_of(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             with suppress(Exception):
                 before(*args, **kwargs)
