@@ -26,7 +26,7 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
         (GLOO + "Timed out waiting 1800000ms for recv operation to complete", "peer"),
         ("RuntimeError: Gloo connectFullMesh failed with [pair.cc:144] no error", "peer"),
         ("torch.distributed.DistNetworkError: The client socket has timed out", "peer"),
-        ("torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE", "peer"),
+        ("torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE", "own"),
         ("DistStoreError: wait timeout after 15000ms, keys: /worker/0", "peer"),
         ("DistBackendError: NCCL error: remote process exited; ncclRemoteError", "peer"),
         ("DistBackendError: NCCL error in init, invalid usage; ncclInvalidUsage: Duplicate GPU", "own"),
@@ -46,6 +46,13 @@ WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
 )
 def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
     assert cause_of(error).kind == kind
+
+
+def test_the_port_of_the_ranks_own_store_is_another_one_in_the_next_round_and_that_of_the_scripts_is_not() -> None:
+    error = "torch.distributed.DistNetworkError: The server socket has failed to listen: EADDRINUSE"
+    frames = '  File "/lib/python3.11/site-packages/torch/distributed/rendezvous.py", line 189, in _create_c10d_store\n'
+    assert cause_of(error, traceback=frames).kind == "peer"
+    assert cause_of(error, traceback='  File "/job/train.py", line 13, in status_store\n').kind == "own"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_the_kind_of_an_error(error: str, kind: Kind) -> None:
         ("ValueError: Can't find a valid checkpoint at /data/checkpoint-10", ""),
         ("RuntimeError: received 0 items of ancdata", "set_sharing_strategy"),
         ("ModuleNotFoundError: No module named 'a.b'", "name a file with a.b as --requirements"),
-        ("torch.distributed.DistNetworkError: failed to listen, name: EADDRINUSE", ""),
+        ("torch.distributed.DistNetworkError: failed to listen, name: EADDRINUSE", "one rank alone is_master"),
         ("KeyError: 'ECC'", ""),
     ],
 )
@@ -156,6 +163,7 @@ def test_permanent_causes() -> None:
         r"^([\w.]+\.)?NonFiniteLossError: ",
         r"^([\w.]+\.)?NoRoomError: ",
         r"^([\w.]+\.)?SnapshotError: .*no node that is left has (some of its parts|a part of any)",
+        r"^ModuleNotFoundError: No module named '([^'.]+)[^']*' \(it is in (\S+), which is not in sys\.path\)",
         r"^ModuleNotFoundError: No module named '([^']+)'",
         r"^(SyntaxError|IndentationError|TabError): ",
         r"^ImportError: (cannot import name|attempted relative import)",

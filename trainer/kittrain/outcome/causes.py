@@ -395,11 +395,17 @@ CAUSES: Final[tuple[Cause, ...]] = (
         seen="ConnectionResetError: [Errno 104] Connection reset by peer",
     ),
     # Each round chooses a new port for the ranks' store: another process took this one first.
-    Cause("address-in-use", r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE", "peer"),
+    Cause(
+        "address-in-use",
+        r"^(torch\.distributed\.)?Dist\w*Error\b.*EADDRINUSE",
+        "peer",
+        called=r"torch/distributed/rendezvous\.py\W",  # else a store of the script's own
+    ),
     Cause(
         "address-in-use",
         r"Address already in use(?! \w)|\bEADDRINUSE\b",
-        fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports",
+        fix="let the system choose the port (0), or make it depend on LOCAL_RANK: the ranks of a node share its ports; "
+        "of a TCPStore, one rank alone is_master",
         seen="OSError: [Errno 98] Address already in use",
     ),
     # A server of the script's own that does not answer is no lost peer: torch raises none of these types.

@@ -32,6 +32,9 @@ ANOTHER_MODEL: Final = "the model is not that of rank 0 any more: "  # which par
 STILL_TRAINS: Final = "the model was evaluated in training mode: "  # in how many passes, with which layers
 UNAVERAGED: Final = "optimizer steps used gradients that were not averaged over the ranks: "  # how many
 NEW_SCHEDULE: Final = "a learning rate schedule began anew, although its optimizer was resumed: "  # which
+RESUMED_ALONE: Final = "a learning rate schedule was resumed, and its optimizer was not: "  # which
+NO_BATCH_SEEN: Final = "a model was evaluated whose batch norms have seen no batch: "  # how many, of which model
+NOT_OPTIMIZED: Final = "parameters that get gradients are in no optimizer, and one has others that no model has: "
 NOT_RESUMED: Final = "a checkpoint's optimizer was not loaded: "  # which file's
 NEVER_ZEROED: Final = "gradients are never zeroed: "  # in how many steps
 ZEROED_UNUSED: Final = "zero_grad discards gradients that no optimizer step has used: "  # of how many passes
@@ -49,11 +52,12 @@ NOTES: Final = (
         TAKEN_FOR_TRUE,
         NOT_GIVEN,
         NOT_REGISTERED,
+        NOT_OPTIMIZED,
         NEVER_ZEROED,
         ZEROED_UNUSED,
     ),
-    *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NOT_RESUMED, NEW_SCHEDULE),
-    *(WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, LEFT_GRADIENTS),
+    *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NO_BATCH_SEEN, NOT_RESUMED, NEW_SCHEDULE),
+    *(RESUMED_ALONE, WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change
 

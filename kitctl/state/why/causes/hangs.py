@@ -141,6 +141,14 @@ HANGS: Final = Family(
             seen="no step for 40s: ranks 0-1 wait in TCPStore at train.py:23 in connect; each waits for others",
         ),
         Rule(
+            "store-key-not-set",
+            r"\bwaits? in store\.(?:get|wait)\b[^\n]*; each waits for others$",
+            "",
+            "no rank sets that key, as all wait: the name in set() has to be that in get() or wait(), with the same "
+            "prefix, and one rank has to get there without waiting",
+            seen="no step for 40s: ranks 0-1 wait in store.get at train.py:20; each waits for others",
+        ),
+        Rule(
             "closure-calls-differ-between-ranks",
             r"\bwaits? in [^\n]*\bin closure\b[^\n]*; each waits for others$",
             "",

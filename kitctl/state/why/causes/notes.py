@@ -103,6 +103,15 @@ NOTES: Final = Family(
             means="they get gradients, and no optimizer has them; nor has a checkpoint",
         ),
         Rule(
+            "optimizer-of-replaced-parameters",
+            r"(parameters that get gradients are in no optimizer, and one has others that no model has: )",
+            "",
+            "make the optimizer after the model has all its layers: it keeps the parameters that it was given",
+            seen="parameters that get gradients are in no optimizer, and one has others that no model has: "
+            "classifier.1.weight, classifier.1.bias",
+            means="a layer was replaced after the optimizer was made: the new one stays as it was initialized",
+        ),
+        Rule(
             "gradients-never-zeroed",
             r"(gradients are never zeroed: )",
             "",
@@ -173,6 +182,24 @@ NOTES: Final = Family(
             seen="optimizer steps used gradients that were not averaged over the ranks: 60 steps of 4 backward passes, "
             "of which the last exchanged nothing",
             means="each rank has a model of its own",
+        ),
+        Rule(
+            "batch-norms-without-batches",
+            r"(a model was evaluated whose batch norms have seen no batch: )",
+            "",
+            "copy buffers along with parameters into an average of the model, as torch's AveragedModel does, "
+            "or call torch.optim.swa_utils.update_bn() before it is evaluated; else see whether it is the model that "
+            "was trained",
+            seen="a model was evaluated whose batch norms have seen no batch: 20 BatchNorm2d of ResNet",
+            means="it normalizes by a mean of 0 and a variance of 1: what it predicts is of no use",
+        ),
+        Rule(
+            "optimizer-state-not-resumed",
+            r"(a learning rate schedule was resumed, and its optimizer was not: )",
+            "",
+            "save and load the optimizer's state_dict() along with the schedule's: it has the momentum, and the "
+            "learning rate that the schedule has set",
+            seen="a learning rate schedule was resumed, and its optimizer was not: CosineAnnealingLR at its step 300",
         ),
         Rule(
             "learning-rate-schedule-not-resumed",

@@ -112,8 +112,8 @@ SCHEDULING: Final = Family(
             "claim-used-by-another-pod",
             r"PersistentVolumeClaim with (?:the same name and )?ReadWriteOncePod access mode",
             "a claim of the job is for one pod alone (ReadWriteOncePod), and another pod uses it",
-            "wait until that one ends (kubectl describe pvc shows it as Used By), or name a claim that pods share "
-            "(ReadWriteMany)",
+            "name a claim that pods share (ReadWriteMany): a job of several nodes has several pods; or, if the pod is "
+            "another job's (kubectl describe pvc shows it as Used By), wait until that ends",
         ),
         Rule(
             "storage-capacity-insufficient",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, quoted
+from kitctl.state.why.rule import Family, Rule, quoted
 
 TENSORS: Final = Family(
     "Tensors and gradients",
@@ -331,11 +331,11 @@ TENSORS: Final = Family(
             "it was when it was saved, or begin with a new one",
             "ValueError: loaded state dict contains a parameter group that doesn't match the size of optimizer's group",
         ),
-        quoted(
+        Rule(
             "initial-learning-rate-missing",
             r"param 'initial_lr' is not specified",
+            "a schedule goes on from a step (last_epoch), and its optimizer's state was not loaded",
             "load the optimizer's state before the scheduler is made, or make it with last_epoch=-1 and load its state",
-            "KeyError: \"param 'initial_lr' is not specified in param_groups[0] when resuming an optimizer\"",
         ),
         quoted(
             "optimizer-parameters-invalid",

@@ -259,11 +259,10 @@ TRAINING: Final = Family(
         Rule(
             "ddp-parameter-ready-twice",
             r"mark a variable ready only once|marked as ready twice",
-            "",
+            "a parameter of DDP's model has got its gradient twice in one backward pass",
             "checkpoint(..., use_reentrant=False), in a Hugging Face Trainer by gradient_checkpointing_kwargs; or "
             "DistributedDataParallel(..., static_graph=True)",
-            seen="RuntimeError: Expected to mark a variable ready only once.",
-            means="a block that is checkpointed is used several times in a step",
+            means="a block is checkpointed with use_reentrant=True, or a layer is used outside of forward()",
         ),
         Rule(
             "accelerator-already-initialized",

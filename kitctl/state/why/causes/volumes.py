@@ -128,10 +128,17 @@ VOLUMES: Final = Family(
             "security.runAsUser: 1000 (with a home that it may write), or an image with USER and a number",
         ),
         Rule(
+            "root-forbidden-by-pod",
+            r"CreateContainerConfigError: container's runAsUser breaks non-root policy",
+            "its runAsUser is 0, and the pod forbids root (runAsNonRoot)",
+            "leave out its runAsUser: 0 (to own a volume, the pod's fsGroup does without), or let the pod run as root: "
+            "security.profile: none",
+        ),
+        Rule(
             "container-configuration-invalid",
             r"CreateContainerConfigError",
             "",
-            "create the Secret or ConfigMap that it names",
+            "mend what it names: a Secret, a ConfigMap or a key that is not there, a subPath, or a user",
             seen="CreateContainerConfigError: ...",
         ),
     ),

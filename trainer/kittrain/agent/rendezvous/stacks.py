@@ -69,7 +69,11 @@ AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
     ("/threading.py", "join", "a thread"),
     ("/threading.py", "wait", "an event"),
 )
-NATIVE_WAITS: Final = ("TCPStore",)  # until its server is there, and all ranks have come
+NATIVE_WAITS: Final = {  # native code that waits: by the line that calls it
+    "TCPStore": re.compile(r"\bTCPStore\("),  # until its server is there, and all ranks have come
+    "store.get": re.compile(r"(?i:store)\.get\("),  # until a rank sets the key
+    "store.wait": re.compile(r"(?i:store)\.wait\("),
+}
 FORKED: Final = ("/multiprocessing/process.py", "_bootstrap")  # below all that a process of multiprocessing does
 ENDS: Final = ("/kittrain/system/after_fork.py", "run_and_exit")  # below all that a forked rank does
 RUNS: Final = "/kittrain/agent/processes/worker.py"  # between that and its script
@@ -148,7 +152,7 @@ def locate(printed: Iterable[str], source: Callable[[str, int], str] | None = No
     loads = any(frame.file.endswith(file) and frame.function == name for frame in frames for file, name in LOADER)
     tries = any(frames[0].file.endswith(file) and frames[0].function == name for file, name in TRIES)
     written = source(user.file, user.line) if source else ""
-    native = next((name for name in NATIVE_WAITS if user is frames[0] and re.search(rf"\b{name}\(", written)), "")
+    native = next((name for name, call in NATIVE_WAITS.items() if user is frames[0] and call.search(written)), "")
     return Location(
         wait=_wait(frames) or native,
         line=str(user),

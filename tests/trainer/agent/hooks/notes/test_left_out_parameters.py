@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
-from kittrain.outcome.rank_output import NOT_GIVEN, NOT_REGISTERED
+from kittrain.outcome.rank_output import NOT_GIVEN, NOT_OPTIMIZED, NOT_REGISTERED
 
 
 class Net(nn.Module):
@@ -102,6 +102,28 @@ def test_what_is_right_is_not_told(capsys: pytest.CaptureFixture[str]) -> None:
     known.others = [known.body]
     assert told(known, capsys) == "", "another name for what it knows"
     assert told(Net({"numbers": [1, 2]}), capsys, lambda model: setattr(model, "others", [])) == ""
+
+
+def test_an_optimizer_that_has_a_layer_which_was_replaced_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    def trained(*, early: bool, idle: tuple[nn.Parameter, ...] = ()) -> str:
+        notes, model = LeftOutParameters(), Net()
+        before = [*model.parameters()]
+        replace(model)
+        wrapped = Wrapped(model, 1)
+        notes._wraps(wrapped)
+        optimizer = torch.optim.SGD([*(before if early else model.body.parameters()), *idle], lr=0.01)
+        for _ in range(8):
+            model(torch.ones(2, 3)).sum().backward()
+            optimizer.step()
+            notes.called(optimizer)
+        notes.tell()
+        return capsys.readouterr().err.removeprefix("note: ").rstrip("\n")
+
+    assert trained(early=True) == f"{NOT_OPTIMIZED}head.weight, head.bias"
+    assert trained(early=False) == "", "the head may be left as it is on purpose"
+    other = nn.Parameter(torch.ones(1))
+    other.grad = torch.zeros(1)
+    assert trained(early=False, idle=(other,)) == "", "of another model"
 
 
 def test_a_model_that_is_wrapped_again_has_all_its_layers(capsys: pytest.CaptureFixture[str]) -> None:

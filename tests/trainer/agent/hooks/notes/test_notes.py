@@ -14,13 +14,16 @@ from kittrain.outcome.rank_output import (
     LEFT_GRADIENTS,
     NEVER_ZEROED,
     NEW_SCHEDULE,
+    NO_BATCH_SEEN,
     NOT_GIVEN,
+    NOT_OPTIMIZED,
     NOT_REGISTERED,
     NOT_RESUMED,
     NOTES,
     NOTHING_LOADED,
     OWN_LOADED,
     REPLAYED,
+    RESUMED_ALONE,
     SAME_DRAWS,
     SAME_ORDER,
     STILL_EVALUATES,
@@ -93,6 +96,37 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1 + {more} * dist.get_rank(
 for _ in range(16):
     step()
 """
+REPLACED: Final = """
+import torch.distributed as dist
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    def forward(self, x):
+        return self.head(self.body(x))
+model = Net()
+{early}
+model.head = torch.nn.Linear(4, 2)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+{late}
+for _ in range(8):
+    step()
+"""
+AVERAGED: Final = """
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+import copy
+average = copy.deepcopy(model)
+for _ in range(4):
+    step()
+    with torch.no_grad():
+        for old, new in zip(average.{of}, model.{of}):
+            old.lerp_(new, 0.5) if old.is_floating_point() else old.copy_(new)
+average.eval()
+with torch.no_grad():
+    average(data)
+"""
 RESUMED: Final = """
 for i in range(2):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -104,6 +138,18 @@ for i in range(2):
         step()
         schedule.step()
     saved, state = optimizer.state_dict(), schedule.state_dict()
+"""
+RESUMED_WITHOUT: Final = """
+for i in range(2):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 9, gamma=0.5)
+    if i:
+        schedule.load_state_dict(state)
+        {load}
+    for _ in range(3):
+        step()
+        schedule.step()
+    state, before = schedule.state_dict(), optimizer.state_dict()
 """
 WORKERS: Final = """
 class Augmented(Dataset):
@@ -174,6 +220,9 @@ SCRIPTS: Final = {
     TAKEN_FOR_TRUE: FREEZE.format(kind="bool"),
     NOT_GIVEN: LAYERS.format(container="torch.nn.ModuleList", change="model.module.first = torch.nn.Linear(4, 4)"),
     NOT_REGISTERED: LAYERS.format(container="list", change=""),
+    NOT_OPTIMIZED: REPLACED.format(early="optimizer = torch.optim.SGD(model.parameters(), lr=0.1)", late=""),
+    NO_BATCH_SEEN: AVERAGED.format(of="parameters()"),
+    RESUMED_ALONE: RESUMED_WITHOUT.format(load=""),
     NEVER_ZEROED: "for _ in range(9):\n    passed()\n    optimizer.step()",
     ZEROED_UNUSED: 8 * (3 * "model.zero_grad()\npassed()\n" + "step()\n"),
     FADED: SCHEDULED.format(first=5),
@@ -204,6 +253,9 @@ WELL: Final = (
     "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
     EVALUATED.format(first="model.eval()"),
     SCHEDULED.format(first=20),
+    REPLACED.format(early="", late="optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"),
+    AVERAGED.format(of="state_dict().values()"),
+    RESUMED_WITHOUT.format(load="optimizer.load_state_dict(before)"),
     GOES_ON.format(load="model.load_state_dict(saved['model'])", save="save('tuned.pt')"),
     GOES_ON.format(
         load="model.load_state_dict(saved['model']); optimizer.load_state_dict(saved['optimizer'])",

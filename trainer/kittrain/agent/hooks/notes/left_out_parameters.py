@@ -1,16 +1,17 @@
 """Parameters that get gradients, and are trained on one rank alone, or not at all.
 
 ``DistributedDataParallel`` averages the gradients of those that its model has when it is wrapped, and that are not
-frozen then: of a layer that is put in, or unfrozen, later, each rank has its own values. And a model does not know the
-layers that it keeps in a plain list or dict: no optimizer gets them. A rank says so at its end. What it costs: at the
-8th, 16th, 32nd, ... step a look at the model. Imports no torch.
+frozen then: of a layer that is put in, or unfrozen, later, each rank has its own values. A model does not know the
+layers that it keeps in a plain list or dict: no optimizer gets them. And an optimizer keeps the parameters that the
+model had when it was made. A rank says so at its end. What it costs: at the 8th, 16th, 32nd, ... step a look at the
+model. Imports no torch.
 """
 
 from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from types import ModuleType
@@ -18,7 +19,7 @@ from typing import Any, Final
 
 from kittrain.agent.hooks.looks import is_due
 from kittrain.agent.hooks.watched_calls import watch_calls
-from kittrain.outcome.rank_output import NOT_GIVEN, NOT_REGISTERED
+from kittrain.outcome.rank_output import NOT_GIVEN, NOT_OPTIMIZED, NOT_REGISTERED
 from kittrain.system.by_identity import ByIdentity
 
 FIRST: Final = 8  # step after which is looked: each optimizer has taken one by then
@@ -73,7 +74,7 @@ class LeftOutParameters:
             if late:
                 return f"{NOT_GIVEN}{_listed(late)}"
         groups = (group for optimizer in self._optimizers for group in optimizer.param_groups)
-        held = {id(one) for group in groups for one in group["params"]}
+        held = {id(one): one for group in groups for one in group["params"]}
         known = {id(one) for one in model.modules()}
         hidden = [
             f"{name} ({kind} of {type(owner).__name__})"
@@ -81,7 +82,16 @@ class LeftOutParameters:
             for name, kind, layer in _in_containers(owner)
             if id(layer) not in known and any(_trained(one) and id(one) not in held for one in layer.parameters())
         ]
-        return f"{NOT_REGISTERED}{_listed(hidden)}" if hidden else ""
+        if hidden:
+            return f"{NOT_REGISTERED}{_listed(hidden)}"
+        missing = [name for name, one in model.named_parameters() if _trained(one) and id(one) not in held]
+        return f"{NOT_OPTIMIZED}{_listed(missing)}" if missing and self._has_replaced(held.values()) else ""
+
+    def _has_replaced(self, held: Iterable[Any]) -> bool:
+        """Whether optimizers have parameters that no model has any more, and that have never got a gradient."""
+        known = {id(one) for wrapper in self._wrapped for one in wrapper.module.parameters()}
+        idle = [one for one in held if one.requires_grad and one.grad is None and id(one) not in known]
+        return any(not any(one in optimizer.state for optimizer in self._optimizers) for one in idle)
 
     def _is_given(self, parameter: Any) -> bool:
         reference = self._given.get(id(parameter))

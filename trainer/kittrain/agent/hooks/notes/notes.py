@@ -22,6 +22,7 @@ from kittrain.agent.hooks.notes.training_evaluations import TrainingEvaluations
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
 from kittrain.agent.hooks.notes.unloaded_optimizers import UnloadedOptimizers
 from kittrain.agent.hooks.notes.unseen_changes import UnseenChanges
+from kittrain.agent.hooks.notes.untouched_norms import UntouchedNorms
 from kittrain.agent.hooks.notes.zeroed_gradients import ZeroedGradients
 from kittrain.system.imports import after_import
 
@@ -59,6 +60,7 @@ class Notes:
         self._changes = UnseenChanges(steps)
         self._generators = CopiedGenerators(steps)
         self._evaluations = TrainingEvaluations(steps)
+        self._norms = UntouchedNorms(steps)
         self._models = DivergedModels()
 
     def watch(self) -> None:
@@ -76,6 +78,7 @@ class Notes:
         _watch("torch.distributed.algorithms.model_averaging.averagers", self._models.watch_averagers)
         _watch("torch.distributed.algorithms.join", self._models.watch_joins)
         _watch("torch.nn.modules.module", self._evaluations.watch_modules)
+        _watch("torch.nn.modules.module", self._norms.watch, self._norms)
         _watch("torch", self._evaluations.watch_compiler)
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
