@@ -35,6 +35,18 @@ def trained() -> nn.Module:
     return model
 
 
+def averages(model: nn.Module) -> None:
+    with torch.no_grad():
+        for one in model.parameters():
+            one.add_(0.1)
+
+
+def moved(model: nn.Module) -> None:
+    """Its tensors are others, as on another device, and loaded."""
+    state = {name: value + 0.5 for name, value in model.state_dict().items()}
+    model.to(torch.float64).load_state_dict(state)
+
+
 def updated(model: nn.Module) -> None:
     update_bn([DATA], model)
 
@@ -44,10 +56,12 @@ def updated(model: nn.Module) -> None:
     [
         (lambda: evaluated(AveragedModel(net())), "1 BatchNorm1d of AveragedModel"),
         (lambda: evaluated(nn.Sequential(net(), net())), "2 BatchNorm1d of Sequential"),
-        (lambda: evaluated(net(), steps=0), ""),
+        (lambda: evaluated(net(), steps=0, then=averages), "1 BatchNorm1d of Sequential"),  # kept in that mode
+        (lambda: evaluated(net(), steps=0), ""),  # a teacher
         (lambda: evaluated(trained()), ""),
         (lambda: evaluated(AveragedModel(trained())), ""),
         (lambda: evaluated(copy.deepcopy(net()), then=updated), ""),
+        (lambda: evaluated(net(), then=moved), ""),
         (lambda: evaluated(nn.Linear(3, 1)), ""),
         (lambda: evaluated(nn.BatchNorm1d(3, track_running_stats=False)), ""),
         (lambda: evaluated(nn.InstanceNorm1d(3)), ""),

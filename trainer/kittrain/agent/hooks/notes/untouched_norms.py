@@ -1,8 +1,9 @@
 """Models that are evaluated with batch norms that have seen no batch, as a moving average of the parameters alone has.
 
-Such a model normalizes by the numbers that its batch norms were made with. Looked at is what ``eval()`` is called on,
-after steps: a few numbers of two layers. A rank says so at its end, unless the batch norms have seen batches by then,
-as by ``update_bn()``. Imports no torch.
+Such a model normalizes by the numbers that its batch norms were made with. Looked at is what ``eval()`` is called on: a
+few numbers of two layers. If that is before the first step, as for an average that is kept in evaluation mode, its
+parameters have to change later, unlike those of a frozen teacher. A rank says so at its end, unless the batch norms
+have seen batches by then, as by ``update_bn()``. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kittrain.agent.hooks.watched_calls import watch_calls
 from kittrain.outcome.rank_output import NO_BATCH_SEEN
 
 LOOKS: Final = 20  # evaluations
+VALUES: Final = 4  # of a layer
 
 
 class UntouchedNorms:
@@ -30,7 +32,7 @@ class UntouchedNorms:
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps
         self._looks = LOOKS
-        self._found: tuple[str, Sequence[Any]] | None = None  # what is told, and the layers' means and variances
+        self._found: list[Callable[[], str]] = []  # what tells of each model
         self._told = ""
 
     def watch(self, module: ModuleType) -> None:
@@ -43,32 +45,42 @@ class UntouchedNorms:
 
     def tell(self) -> None:
         """Say it, at the end of the script."""
-        with suppress(Exception):
-            self._judge()
+        for one in [*self._found]:
+            self._judge(one)
         if self._told:
             sys.stderr.write(f"note: {NO_BATCH_SEEN}{self._told}\n")
 
     def _evaluates(self, model: Any) -> None:
-        if not (self._looks and self._steps()) or self._found:
+        if not self._looks or self._told:
             return
         self._looks -= 1
         norms = [one for one in model.modules() if getattr(one, "track_running_stats", False) is True]
-        chosen = [*norms[:1], *norms[1:][-1:]]
-        values = [value for one in chosen for value in (one.running_mean, one.running_var)]
-        if norms and _as_made(values):
-            kinds = ", ".join(sorted({type(one).__name__ for one in norms}))
-            self._found = f"{len(norms)} {kinds} of {type(model).__name__}", values
-            weakref.finalize(
-                model, self._judge
-            ).atexit = False  # a script that trains in a function has none at its end
+        chosen = [*norms[:1], *norms[1:][-1:]]  # layers, as their tensors are others on another device
+        if not (chosen and all(map(_is_as_made, chosen))):
+            return
+        kinds = ", ".join(sorted({type(one).__name__ for one in norms}))
+        text = f"{len(norms)} {kinds} of {type(model).__name__}"
+        before = None if self._steps() else _sample(chosen[0])
 
-    def _judge(self) -> None:
-        """The model is gone, or the script ends."""
-        if self._found and not self._told:
-            text, values = self._found
-            self._told = text if _as_made(values) else ""
+        def found() -> str:
+            return text if all(map(_is_as_made, chosen)) and _sample(chosen[0]) != before else ""
+
+        self._found.append(found)
+        weakref.finalize(model, self._judge, found).atexit = False  # trained in a function, it is gone at the end
+
+    def _judge(self, found: Callable[[], str]) -> None:
+        """A model is gone, or the script ends."""
+        with suppress(Exception):
+            if found in self._found:
+                self._found.remove(found)
+                self._told = self._told or found()
 
 
-def _as_made(values: Sequence[Any]) -> bool:
-    """Whether means are 0 and variances are 1."""
-    return all(not value.any() for value in values[::2]) and all((value == 1).all() for value in values[1::2])
+def _is_as_made(norm: Any) -> bool:
+    """Whether its means are 0 and its variances are 1."""
+    return not norm.running_mean.any() and bool((norm.running_var == 1).all())
+
+
+def _sample(norm: Any) -> Sequence[float]:
+    """Some of its factors; none without any, as if they never changed."""
+    return [] if norm.weight is None else norm.weight.detach()[:VALUES].tolist()
