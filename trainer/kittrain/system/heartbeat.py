@@ -294,7 +294,11 @@ class ScriptWriter:
         self._since = now
 
     def _write(self) -> None:
-        counts = self._calls, self._steps, self._group, self._loaded, self._timed, self._by_hand, self._exchanges.met
+        calls, steps, loaded = self._calls, self._steps, self._loaded
+        if not calls:  # another process may train for this one, and have written its own
+            calls, steps, _, others, *_ = _SCRIPT.unpack_from(self._page, _SCRIPT_AT)
+            loaded = max(loaded, others)
+        counts = calls, steps, self._group, loaded, self._timed, self._by_hand, self._exchanges.met
         _SCRIPT.pack_into(self._page, _SCRIPT_AT, *counts, self._busy)
 
     def _enter(self, phase: Phase) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from kittrain.agent.hooks import child_training
 from kittrain.agent.hooks.files import (
     own_folders,
     script_loads,
@@ -78,6 +79,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         script_loads.watch(writer.file_loaded, notes.resumed.loaded)
         script_saves.watch(writer.file_saved, writer.stored, notes.resumed.saved, notes.resumed.renamed)
         trackers.watch(lambda: writer.steps, environ)
+        child_training.watch(Path(name))
 
 
 def _watch_optimizers(
