@@ -106,7 +106,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
         ("--pod-overlay", "pod", "FILE", "none", "YAML file with more keys of the section pod.", values.pod_of_file),
     )),
     ("Failures", (
-        ("--max-restarts", "policy.maxRestarts", "N", "3", "Allowed failures without a new snapshot.",
+        ("--max-restarts", "policy.maxRestarts", "N", "3", "Allowed failures of each node's ranks without a snapshot.",
          values.parse_int),
         ("--deadline", "policy.deadline", "TIME", "none", "Maximum run time of the whole job, as in 12h."),
         ("--ttl", "policy.ttl", "TIME", "never", "Delete the job this long after it ends."),

@@ -227,7 +227,7 @@ class Policy(Record):
     """Restarts and time limits."""
 
     max_restarts: Sent[Count] = 3
-    """Allowed failures of ranks without a new snapshot; one more fails the job."""
+    """Allowed failures of each node's ranks without a new snapshot; one more fails the job."""
     backoff_limit: Count = 100
     """Allowed losses of pods (killed, evicted, preempted); one more fails the job."""
     deadline: Duration | None = None

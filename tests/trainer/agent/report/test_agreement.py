@@ -23,7 +23,7 @@ MARKS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=3).map(lambda found: tupl
 def known(index: int, **fields: Any) -> Known:
     assignment = NodeAssignment(host=f"host-{index}", ranks=(index, index))
     nothing = {"round": 0, "restarts": 0, "failures": (), "loaded": 0, "taken": (), "reached": 0}
-    more = {"departures": Departures().facts, "finished": 0, "copies": "", "saved": False}
+    more = {"departures": Departures().facts, "finished": 0, "copies": "", "saves": (), "saved": False}
     return Known(index=index, assignment=assignment, **{**nothing, **more, **fields})
 
 
@@ -63,9 +63,14 @@ def test_steps_are_lost_that_all_nodes_of_the_last_round_have_finished_also_befo
 def test_a_script_may_have_saved_unless_all_nodes_of_the_last_round_are_there_and_none_has_seen_it() -> None:
     of_two = {"round": 3, "departures": Departures(round=3, size=2).facts}
     zero, one = known(0, **of_two), known(1, **of_two)
-    assert not combined([zero, one, known(2)]).saves
-    assert combined([zero, known(1, **of_two, saved=True)]).saves
-    assert combined([zero, known(1)]).saves, "the other node of the last round is gone"
+    assert not combined([zero, one, known(2)]).may_save
+    assert combined([zero, known(1, **of_two, saved=True)]).may_save
+    assert combined([zero, known(1)]).may_save, "the other node of the last round is gone"
+
+
+def test_checkpoints_that_any_node_has_seen_are_known_to_all() -> None:
+    nodes = [known(0, saves=((30, 3), (50, 5))), known(1, saves=((40, 4), (50, 5)))]
+    assert combined(nodes).saves == ((30, 3), (40, 4), (50, 5))
 
 
 def test_only_nodes_that_keep_copies_have_a_place_in_the_order_of_their_ranks() -> None:

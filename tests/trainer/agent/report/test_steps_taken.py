@@ -90,10 +90,33 @@ def test_a_long_run_has_few_marks() -> None:
 )
 def test_a_script_that_begins_anew_is_told_whether_it_could_do_better(*, saves: bool, told: str) -> None:
     taken = trained(10)
-    taken.restart(taken.marks, saves=saves)
+    taken.restart(taken.marks, may_save=saves)
     assert (taken.before, taken.anew) == (0, "")
     taken.add(2, 1020 * SECOND, 0)
     assert taken.anew == f"resumed at step 0: 100 steps lost; {told}"
-    taken.restart(taken.marks, saves=saves)
+    taken.restart(taken.marks, may_save=saves)
     taken.add(2, 1040 * SECOND, 1021 * SECOND)
     assert (taken.before, taken.anew) == (2, "")
+
+
+def test_of_a_file_that_the_script_was_seen_to_save_the_step_is_known() -> None:
+    taken = trained(28)
+    taken.saved(97, 1009 * SECOND + 700_000_000)
+    taken.saved(97, 1009 * SECOND + 900_000_000)  # seen again
+    taken.saved(197, 1019 * SECOND + 700_000_000)
+    assert [steps for _, steps in taken.saves] == [97, 197]
+    for loaded, text in ((1019.65, "resumed at step 197: 83 steps lost"), (1012.0, "resumed at about step 119:")):
+        again = StepsTaken()
+        again.restart(taken.marks, taken.saves)
+        again.add(2, 1032 * SECOND, int(loaded * SECOND))
+        assert str(again).startswith(text)
+    again.saved(10, 1034 * SECOND)
+    assert again.saves[-1][1] == 129, "of the run, and not of the ranks"
+
+
+def test_few_saves_are_kept() -> None:
+    taken = StepsTaken()
+    for step in range(500):
+        taken.saved(step, step * SECOND)
+    assert len(taken.saves) <= LONGEST
+    assert taken.saves[-1] == (499 * SECOND, 499)

@@ -10,7 +10,7 @@ from kitjob.record import Record
 from kitjob.report import NodeAssignment, PastFailure
 from kittrain.agent.report.departures import departure
 from kittrain.agent.report.observed import Store
-from kittrain.agent.report.steps_taken import Mark, last_step
+from kittrain.agent.report.steps_taken import LONGEST, Mark, last_step
 
 AGREED: Final = "kit/round"  # a key of the round's store
 
@@ -27,6 +27,7 @@ class Known(Record):
         departures: how its ranks left the last round, as ``Departures.facts``.
         loaded: when the newest file that a rank went on from was last changed, in nanoseconds.
         taken: ``StepsTaken.marks``.
+        saves: ``StepsTaken.saves``.
         saved: whether the script was seen to save a checkpoint here.
         reached: the last reported step of the library's loop, if the node led the last round; else 0.
         finished: the last step of it that each of its ranks has finished in the last round; 0: none.
@@ -41,6 +42,7 @@ class Known(Record):
     departures: Mapping[str, Any]
     loaded: int
     taken: tuple[Mark, ...]
+    saves: tuple[Mark, ...]
     saved: bool
     reached: int
     finished: int
@@ -56,7 +58,8 @@ class Agreed(Record):
         departed: the failure that explains how the last round ended, if a rank's leaving did: its fields.
         loaded: the newest.
         taken: by the node that has seen the most steps.
-        saves: whether the script may have saved a checkpoint: a node has seen it, or is gone.
+        saves: of all nodes.
+        may_save: whether the script may have saved a checkpoint: a node has seen it, or is gone.
         reached: the last step of the library's loop; 0: no node knows it, as all that have seen one are gone.
         places: of the nodes that keep copies, in the order of their ranks: ``node``, ``host`` and ``address``.
     """
@@ -66,7 +69,8 @@ class Agreed(Record):
     departed: Mapping[str, Any] | None
     loaded: int
     taken: tuple[Mark, ...]
-    saves: bool
+    saves: tuple[Mark, ...]
+    may_save: bool
     reached: int
     places: tuple[Mapping[str, Any], ...]
 
@@ -106,7 +110,8 @@ def combined(nodes: Sequence[Known]) -> Agreed:
         departed=departure([one.departures for one in nodes]),
         loaded=max(one.loaded for one in nodes),
         taken=max((one.taken for one in nodes), key=last_step),
-        saves=gone or any(one.saved for one in nodes),
+        saves=tuple(sorted({save for one in nodes for save in one.saves})[-LONGEST:]),
+        may_save=gone or any(one.saved for one in nodes),
         reached=max(*(one.reached for one in nodes), min(finished, default=0)),
         places=tuple(
             {"node": one.index, "host": one.assignment.host, "address": one.copies} for one in nodes if one.copies

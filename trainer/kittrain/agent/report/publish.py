@@ -159,6 +159,7 @@ class Reporter:
             departures=self.departures.facts,
             loaded=self.steps.loaded,
             taken=tuple(self.steps.taken.marks),
+            saves=tuple(self.steps.taken.saves),
             saved=self.steps.saved,
             reached=self.steps.reached if self._leads else 0,
             finished=self.steps.finished,

@@ -9,6 +9,7 @@ from typing import Final
 
 from kitjob import typed
 from kitjob.decoders import MalformedError
+from kitjob.record import replace
 from kitjob.report import RankProgress, RecoveryTimings
 from kittrain.agent.report.agreement import Agreed
 from kittrain.agent.report.observed import Ranks
@@ -47,13 +48,13 @@ class StepsSeen:
     def restart(self, agreed: Agreed) -> None:
         """A round begins, after these steps."""
         self.loaded = agreed.loaded
-        self.taken.restart(agreed.taken, saves=agreed.saves)
+        self.taken.restart(agreed.taken, agreed.saves, may_save=agreed.may_save)
         self.resumed.restart(agreed.reached, self.own)
 
     def end(self, ranks: Ranks) -> None:
         """Take the last steps of ranks that have ended, of which a report may be a second old."""
         self.finished = ranks.finished or self.finished
-        self.saved = self.saved or ranks.stored[1] > 0
+        self._note_save(ranks)
         if not self.taken.unknown:
             self.taken.add(ranks.script_steps, time.time_ns(), ranks.loaded)
 
@@ -65,6 +66,7 @@ class StepsSeen:
         """Take what this node's ranks show; yields what it logs, if it ``leads``."""
         self.loaded, self.in_script = max(self.loaded, ranks.loaded), ranks.script_steps
         self.resumed_now = self.taken.add(self.in_script, time.time_ns(), ranks.loaded)
+        self._note_save(ranks)
         if facts := {**ranks.script_progress, **self.taken.facts}:
             self._of_script = RankProgress(**facts)
         if leads and self.resumed_now and self.taken.lost:
@@ -94,7 +96,16 @@ class StepsSeen:
 
     def explained(self, recovery: RecoveryTimings | None) -> RecoveryTimings | None:
         """The last recovery, with the lost steps in its cause."""
+        if recovery and self.taken.lost:
+            return replace(recovery, cause=f"{recovery.cause}; {self.taken}")
         return self.resumed.explained(recovery)
+
+    def _note_save(self, ranks: Ranks) -> None:
+        """A rank that was seen to save: a write may have been followed by a rename, which is what is told then."""
+        step, at = ranks.stored
+        if at > 0:
+            self.saved = True
+            self.taken.saved(step, time.time_ns() - int(1e9 * (time.monotonic() - at)))
 
     @property
     def progress(self) -> RankProgress:

@@ -1,7 +1,8 @@
 """Which steps a script with its own loop has taken, and when: how many of them a restart has thrown away. Pure.
 
 A script tells nobody where it resumes. What it loads does: a file that was last changed when the script had taken so
-many steps holds the state after these, and a script that loads none begins anew.
+many steps holds the state after these, and a script that loads none begins anew. Of a file that the script was seen to
+save the step is known; else it is between two looks.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ Mark: TypeAlias = tuple[int, int]  # nanoseconds of Unix time, and the steps tak
 LONGEST: Final = 64  # marks that nodes exchange at each start; older ones are further apart
 RECENT: Final = 32  # that stay as they are
 APART: Final = 500_000_000  # nanoseconds between two marks
+SAVING: Final = (
+    2_000_000_000  # nanoseconds, at most, from the last change of a file to the end of the call that saves it
+)
 SETTLED: Final = 2  # steps after which nothing is loaded any more: torch takes one to create an optimizer's state
 
 
@@ -22,26 +26,33 @@ class StepsTaken:
 
     Attributes:
         marks: when how many steps were taken, the oldest first.
+        saves: when the script had saved a checkpoint, and after how many steps.
         resumed_from: the step that the current ranks have resumed from; None: not known yet, or they are the first.
         lost: steps that were taken before and are taken again.
     """
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
+        self.saves: list[Mark] = []
+        self._about = ""
         self.resumed_from: int | None = None
         self.lost = 0
         self._former = 0  # marks of former ranks, which stay
         self._base: int | None = 0  # steps before those of the current ranks; None: not known yet
-        self._saves = True
+        self._may_save = True
 
-    def restart(self, marks: Sequence[Sequence[int]], *, saves: bool = True) -> None:
+    def restart(
+        self, marks: Sequence[Sequence[int]], saves: Sequence[Sequence[int]] = (), *, may_save: bool = True
+    ) -> None:
         """Ranks start again.
 
         Args:
             marks: those of the node that has seen the most steps.
-            saves: whether the script may have saved a checkpoint; else none was seen on any node.
+            saves: those of all nodes, the oldest first.
+            may_save: whether the script may have saved a checkpoint; else none was seen on any node.
         """
-        self._saves = saves
+        self._may_save = may_save
+        self.saves = [(time, steps) for time, steps in saves]
         self.marks = [(time, steps) for time, steps in marks]
         self.resumed_from, self.lost = None, 0
         self._base = None if marks else 0
@@ -60,6 +71,12 @@ class StepsTaken:
         if self._base is not None and steps:
             self._mark(now, self._base + steps)
         return not known and self._base is not None
+
+    def saved(self, steps: int, now: int) -> None:
+        """The script has saved a checkpoint, after so many steps of the current ranks; may be called again."""
+        save = now, self.before + steps
+        if self._base is not None and (not self.saves or save[1] != self.saves[-1][1]):
+            self.saves = [*self.saves[1 - LONGEST :], save]
 
     @property
     def unknown(self) -> bool:
@@ -81,16 +98,18 @@ class StepsTaken:
         """That the script has begun anew after a restart; empty if it has not."""
         if not self.lost or self.resumed_from:
             return ""
-        if self._saves:
+        if self._may_save:
             return f"{self}; the script has loaded nothing that it saved in this run"
         return f"{self}; the script was not seen to save a checkpoint"
 
     def __str__(self) -> str:
-        about = "about " if self.resumed_from else ""  # where nothing is loaded, the number is exact
+        about = self._about
         return f"resumed at {about}step {self.resumed_from}: {about}{self.lost} step{'s'[: self.lost != 1]} lost"
 
     def _resume(self, loaded: int) -> None:
-        self.resumed_from = self._base = _steps_at(self.marks, loaded)
+        known = next((steps for time, steps in self.saves if loaded <= time <= loaded + SAVING), None) if loaded else 0
+        self.resumed_from = self._base = _steps_at(self.marks, loaded) if known is None else known
+        self._about = "about " if known is None and self._base else ""
         self.lost = last_step(self.marks) - self._base
         self.marks = [mark for mark in self.marks if mark[1] <= self._base]
         if loaded:
