@@ -357,7 +357,7 @@ BLIND_ENDS: Final = (
     Situation(
         name="a scheduler that goes on with a new optimizer",
         script=_SCHEDULER,
-        cause=r"param 'initial_lr' is not specified",
+        cause=r"a schedule goes on from a step \(last_epoch\), and its optimizer's state was not loaded",
         fix=r"last_epoch=-1",
         first=(True, True),
     ),

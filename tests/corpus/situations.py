@@ -12,6 +12,7 @@ from tests.corpus.blind_lot import BLIND_LOT
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_silent import BLIND_SILENT
 from tests.corpus.blind_standing import BLIND_STANDING
+from tests.corpus.blind_state import BLIND_STATE
 from tests.corpus.blind_threads import BLIND_THREADS
 from tests.corpus.blind_training import BLIND_TRAINING
 from tests.corpus.cluster_healthy import CLUSTER_HEALTHY
@@ -41,6 +42,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_ENDS,
     *BLIND_TRAINING,
     *BLIND_SILENT,
+    *BLIND_STATE,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_LOT,

@@ -72,7 +72,7 @@ _COMPLAINT: Final = re.compile(
 )
 # Words of an error in a last line, which is no metric of that name.
 _BAD_END: Final = re.compile(
-    r"^(?:\S+: )?(?i:error|fatal)\b(?!s? ?(?:rate|bars?|[=:]? ?[-+.]?\d))"
+    r"^(?:\S+: )?(?i:error|fatal)\b(?!s? ?(?:rate|bars?|[=:]? ?[-+.]?\d|of [\w ]+[=:]? ?[-+.]?\d[\de.+-]*$))"
     r"|^[\w.]+(?:Error|Exception)(?:: |\(|$)"
     r"|^[^a-z]{0,60}\b(?:ERROR|CRITICAL|FATAL)\b|\b(?:ERROR|CRITICAL) ?[-:|\]] "
     r"|\b[Aa]n (?:error|exception) (?:has )?occurred\b|\b(?:[Tt]raining|[Ee]poch|[Rr]un|[Jj]ob|[Ss]tep) failed\b"

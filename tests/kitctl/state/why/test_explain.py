@@ -241,6 +241,8 @@ NO_CUDA = (
          "the machine has as many volumes as it may", "ReadWriteMany"),
         ("CreateContainerConfigError: container has runAsNonRoot and image will run as root",
          "the image runs as root", "security.runAsUser"),
+        ("init container fix: CreateContainerConfigError: container's runAsUser breaks non-root policy (pod: \"x\")",
+         "init container fix: its runAsUser is 0, and the pod forbids root", "runAsUser: 0"),
         ('FailedCreatePodSandBox: plugin type="calico" failed (add): no IP addresses available in range set',
          "the machine's network has no address left", "range"),
         ('FailedCreatePodSandBox: no runtime for "nvidia" is configured',
