@@ -56,7 +56,7 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
     Situation(
         name="each rank is the source of its broadcast",
         script=DDP + "for _ in range(20):\n    step()\ndist.broadcast(torch.ones(4), src=rank)\ndist.barrier()",
-        cause=r"rank 0 waits in broadcast (?:of \[4\] float32 )?from rank 0 at .*each waits for others$",
+        cause=r"ranks 0-1 wait in broadcast of \[4\] float32 from themselves at .*each waits for others$",
         fix="name the same rank on all",
     ),
     Situation(
