@@ -62,6 +62,15 @@ HANGS: Final = Family(
             "KeyError: 'x'",
         ),
         Rule(
+            "rank-exited-in-a-function",
+            r"\bended with exit code 0 at [^\n]*, in sys\.exit\(\) at [^\n]*\blost it",
+            "",
+            "let no rank leave alone: see what leads one to that line; on a signal, set a flag on which all ranks "
+            "agree before a step (all_reduce), or exit with another code than 0, so that the ranks are started again",
+            seen="rank 1 ended with exit code 0 at 12:00:03 UTC, in sys.exit() at train.py:41 in on_signal, 0 s before "
+            "rank 0 lost it",
+        ),
+        Rule(
             "rank-ended-before-others",
             r"\bended with exit code 0 at [^\n]*\blost it",
             "",

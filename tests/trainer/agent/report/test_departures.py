@@ -243,7 +243,15 @@ def test_what_a_rank_had_printed_explains_why_it_left() -> None:
     assert seen.said == "", "none has left"
     seen.saw_codes([4, 5], [None, 0], 1.0)
     seen.saw_end(lambda rank: f"rank {rank}")
-    assert seen.said == "rank 5"
+    assert (seen.said, seen.by) == ("rank 5", "")
+    seen.saw_end(lambda _: "", lambda rank: f"train.py:{rank} in stop")
+    assert seen.by == "train.py:5 in stop"
+
+
+def test_where_a_rank_has_called_for_its_end_is_told() -> None:
+    found = explained(node(0, left=LEFT, by="train.py:41 in stop"), node(1, lost=LOST, by="elsewhere"), node(2))
+    assert found
+    assert ", in sys.exit() at train.py:41 in stop, " in str(found["error"])
 
 
 def test_a_node_that_joins_explains_nothing() -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kittrain.agent.hooks.script_progress import ScriptProgress, trains_alone
-from kittrain.agent.processes import stack_file
+from kittrain.agent.processes import early_exit, stack_file
 from kittrain.agent.processes.activity import INTERVAL, WINDOW, Activity
 from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.watched_rank import WatchedRank
@@ -208,6 +208,11 @@ class RankWatch:
         """What a rank that has ended well complained of after its last step; empty: of nothing."""
         rank = self._ranks.get(number)
         return rank_output.last_words(self._logs.last(number, after=rank.stepped_after)) if rank else ""
+
+    def exit_place(self, number: int) -> str:
+        """Where the script has ended a rank with exit code 0, if it was in the middle of a function."""
+        rank = self._ranks.get(number)
+        return early_exit.place(rank.file, rank.pid) if rank else ""
 
     @property
     def note(self) -> str:

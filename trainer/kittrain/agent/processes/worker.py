@@ -26,7 +26,7 @@ from typing import Final
 
 from kitjob.report import VALUES
 from kittrain.agent.hooks import profiling, script_hooks
-from kittrain.agent.processes import failing_line, stack_file
+from kittrain.agent.processes import early_exit, failing_line, stack_file
 from kittrain.agent.processes.own_modules import tell_own
 from kittrain.agent.processes.shadowed import tell_shadowed
 from kittrain.agent.processes.unused_parameters import unused
@@ -59,6 +59,8 @@ def main(command: list[str]) -> None:
     except SystemExit as end:
         if isinstance(end.code, str):  # a message, which Python prints to stderr
             record(end)
+        elif not end.code:
+            early_exit.note(end)
         raise
     except BaseException as error:  # noqa: BLE001  also KeyboardInterrupt
         record(error)

@@ -19,6 +19,7 @@ from kittrain.system.calls import Call, contradiction
 LEFT: Final = "ended with exit code 0"  # rows of the table of causes explain these
 FINISHED: Final = "finished the collective in which rank"
 CALLED: Final = "called"
+BY: Final = ", in sys.exit() at "
 AFTER: Final = ", after it had printed: "
 MOST_CALLS: Final = 4  # different calls of a node's ranks
 
@@ -35,6 +36,7 @@ class Departures:
         failed: whether there is another reason: a failure, a hang, a drain.
         calls: the last collective of its ranks, each different one with the first of them.
         said: what the first rank that left complained of at its end; empty: of nothing.
+        by: where it has called ``sys.exit()``; empty: not in the middle of a function.
         begun: how many collectives the first rank that left had begun, and the first that lost its peers; 0: unknown.
     """
 
@@ -45,11 +47,12 @@ class Departures:
     failed: bool = False
     calls: list[tuple[int, Call]] = field(default_factory=list)
     said: str = ""
+    by: str = ""
     begun: tuple[int, ...] = (0, 0)
 
-    def saw_end(self, said: Callable[[int], str]) -> None:
-        """Record what the first rank that left complained of, once all have ended; ``said`` is by rank."""
-        self.said = said(self.left[0]) if self.left else ""
+    def saw_end(self, said: Callable[[int], str], by: Callable[[int], str] = lambda _: "") -> None:
+        """Record what the first rank that left complained of, and where, once all have ended; both are by rank."""
+        self.said, self.by = (said(self.left[0]), by(self.left[0])) if self.left else ("", "")
 
     def saw_calls(self, calls: Sequence[tuple[int, Call]], begun: Mapping[int, int]) -> None:
         """Record what the ranks have called, once they have ended; ``begun`` are all collectives, by rank."""
@@ -87,12 +90,13 @@ class Departures:
 
 @dataclass(frozen=True, kw_only=True)
 class _End:
-    """How a rank left a round: when, after how many collectives, and what it complained of."""
+    """How a rank left a round: when, after how many collectives, what it complained of, and where it left."""
 
     rank: int
     time: float
     begun: int
     said: str
+    by: str
 
 
 def departure(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -119,8 +123,8 @@ def departure(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 def _first(members: Sequence[Mapping[str, Any]], which: int) -> _End | None:
     """The first rank that left (0), or that lost its peers (1)."""
-    ends = [(one[("left", "lost")[which]], one["begun"][which], one["said"]) for one in members]
-    found = (_End(rank=end[0], time=end[1], begun=begun, said=said) for end, begun, said in ends if end)
+    ends = [(one[("left", "lost")[which]], one["begun"][which], one["said"], one["by"]) for one in members]
+    found = (_End(rank=end[0], time=end[1], begun=begun, said=said, by=by) for end, begun, said, by in ends if end)
     return min(found, key=lambda one: one.time, default=None)
 
 
@@ -131,7 +135,7 @@ def _left(left: _End, lost: _End) -> dict[str, Any]:
     if left.begun >= lost.begun > 0:
         error = f"{FINISHED} {lost.rank} lost it, and ended with exit code 0 at {clock} UTC"
     else:
-        error = f"{LEFT} at {clock} UTC{before}{AFTER * bool(left.said)}{left.said}"
+        error = f"{LEFT} at {clock} UTC{BY * bool(left.by)}{left.by}{before}{AFTER * bool(left.said)}{left.said}"
     return {"rank": left.rank, "exit_code": 0, "error": error, "time": int(left.time)}
 
 

@@ -282,7 +282,7 @@ class NodeAgent(ElasticAgent):
         self._watch.finish()
         self._reporter.steps.end(self._watch)
         self._reporter.departures.saw_calls(self._watch.calls, self._watch.begun)
-        self._reporter.departures.saw_end(self._watch.last_words)
+        self._reporter.departures.saw_end(self._watch.last_words, self._watch.exit_place)
 
     def _observe(self, worker_group: WorkerGroup, *, ended: bool) -> None:
         """Publish what the ranks show, and tell the other nodes whether these train alone."""
