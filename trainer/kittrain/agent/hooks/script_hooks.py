@@ -1,8 +1,8 @@
 """Hooks in a rank's process that show what any script does: its steps, its group, and when it is busy.
 
-A script need not know of them: they are called by torch, change nothing, and cost about ten microseconds a step. They
-write into the rank's heartbeat file. What they raise is dropped: an optimizer or a model of the script's own may lack
-or refuse anything, and the script goes on as without them. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
+A script need not know of them: they are called by torch, change nothing, and cost 7 to 40 microseconds a step, by
+machine. They write into the rank's heartbeat file. What they raise is dropped: an optimizer or a model of the script's
+own may lack or refuse anything, and the script goes on as without them. ``KIT_SCRIPT_HOOKS=0`` leaves them out.
 """
 
 from __future__ import annotations
