@@ -171,6 +171,15 @@ STARTS: Final = Family(
             "raise resources.limits.cpu, or leave it out and give a request alone: --cpu",
         ),
         Rule(
+            "rendezvous-hub-ended",
+            r"the rendezvous hub process has exited",
+            "",
+            "kitctl logs with --node 0 shows its error: too little memory for the agent (resources.limits.memory), or "
+            "a bug of kitctl, which please report",
+            seen="the rendezvous hub process has exited",
+            means="nodes meet there: node 0's agent starts it again",
+        ),
+        Rule(
             "job-service-deleted",
             r"^(?:node \d+: )?the Service (\S+) is gone: (node \d+) cannot resolve node 0's name (\S+)$",
             "the job's Service {0} is gone, and {1} cannot resolve node 0's name {2}",

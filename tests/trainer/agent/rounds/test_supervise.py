@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +33,15 @@ from tests.trainer.told import Told
 NOWHERE = "node-0.invalid"  # RFC 2606: never resolves
 
 
-def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1, told: Told | None = None) -> Ending:
+def ending_of(
+    index: int,
+    folder: Path,
+    *,
+    host: str = NOWHERE,
+    timeout: int = 1,
+    told: Told | None = None,
+    hub: subprocess.Popen[bytes] | None = None,
+) -> Ending:
     """The ending of node ``index`` of a 2:3 job with a join timeout of ``timeout`` seconds."""
     node = node_env(
         {
@@ -51,7 +61,7 @@ def ending_of(index: int, folder: Path, *, host: str = NOWHERE, timeout: int = 1
         ["train.py"],
         settings=settings,
         secret=None,
-        hub=None,
+        hub=hub,
         zygote=None,
         drain=Drain(),
         scratch=folder,
@@ -214,3 +224,10 @@ def test_a_node_that_loses_the_others_when_the_run_finishes_is_done_and_says_wha
         "node 0 is lost: the connection was closed"
     )
     assert "joining again" not in capfd.readouterr().out
+
+
+def test_a_hub_that_ends_before_the_first_round_is_told_at_once(tmp_path: Path) -> None:
+    hub = subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"])
+    ending = ending_of(0, tmp_path, host="127.0.0.1", timeout=600, hub=hub)
+    assert hub.poll() == 1
+    assert (ending.outcome, ending.reason) == ("retryable", "the rendezvous hub process has exited")

@@ -41,6 +41,7 @@ from kittrain.outcome.marker import seen_finished
 from kittrain.outcome.termination import Ending
 from kittrain.system.console import log
 
+HUB_ENDED: Final = Ending(outcome="retryable", reason="the rendezvous hub process has exited")
 REJOIN_INTERVAL: Final = 0.1  # seconds between two attempts to join
 NOTIFY_TIMEOUT: Final = 10.0  # seconds to notify the others that the job has failed
 HAND_OVER_TIMEOUT: Final = 10.0  # seconds that a drained node waits for the others, which meet at it
@@ -212,7 +213,7 @@ class Supervisor:
                 if seen_finished(self._node.snapshot_dir, self._node.run_id):  # so node 0 has exited
                     return termination.cut_short(first_line(error)) if self._joined else termination.FINISHED
                 if self._hub and self._hub.poll() is not None:
-                    return Ending(outcome="retryable", reason="the rendezvous hub process has exited")
+                    return HUB_ENDED
                 if self._joined:
                     deadline = time.monotonic() + patience
                 if time.monotonic() > deadline:
@@ -290,9 +291,11 @@ class Supervisor:
         return None
 
     def _wait(self, reason: str) -> None:
-        """Called between attempts to connect to node 0, which may have finished and exited."""
+        """Called between attempts to connect to node 0, which may have finished and exited, or lost its hub."""
         if seen_finished(self._node.snapshot_dir, self._node.run_id):
             raise JobEnded(termination.FINISHED)
+        if self._hub and self._hub.poll() is not None:  # nobody will answer
+            raise JobEnded(HUB_ENDED)
         if reason != self._waiting_for:
             self._log(reason)
         self._waiting_for = reason
