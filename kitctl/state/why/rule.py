@@ -15,6 +15,8 @@ _PREFIXES: Final = (
     (re.compile(r"\[enforce fail at [^\]]*\] ?(?:[\w.]+ == [\w.]+\. |\S+ != \S+\. )?"), ""),
     (re.compile(r"\[/[^\]]*\] "), ""),
     (re.compile(r"\. This is typically caused by .*"), ""),
+    (re.compile(r"(Weights only load failed)\. .*?WeightsUnpickler error: "), r"\1: "),  # advice, which the fix has
+    (re.compile(r"( was not an allowed global by default)\. Please use .*"), r"\1"),
     (re.compile(r"(?<![\w/.])(?:/[^/\s:'\"]+){3,}((?:/[^/\s:'\"]+){2})"), r"…\1"),  # all but a path's last two parts
 )
 

@@ -440,6 +440,15 @@ def test_a_cause_keeps_its_own_words() -> None:
     assert brief(f"SnapshotError: no snapshots can be written to {path}{'/x' * 30}: [Errno 28] No space left").endswith(
         ": [Errno 28] No space left"
     )
+    weights = (
+        "UnpicklingError: Weights only load failed. This file can still be loaded, to do so you have two options: (1) "
+    )
+    weights += (
+        "In PyTorch 2.6, ... WeightsUnpickler error: Unsupported global: GLOBAL __main__.Config was not an allowed "
+    )
+    assert brief(f"{weights}global by default. Please use `torch.serialization...` https://pytorch.org").endswith(
+        "Weights only load failed: Unsupported global: GLOBAL __main__.Config was not an allowed global by default"
+    )
     assert len(brief("x" * 1000 + " at the end")) == LIMIT
     assert brief("x" * 1000 + " at the end").endswith("at the end")
     assert "enforce" not in brief(GLOO + "Unable to find address for: eth99")
