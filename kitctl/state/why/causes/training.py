@@ -234,9 +234,8 @@ TRAINING: Final = Family(
         Rule(
             "ddp-device-arguments-invalid",
             r"device_ids and output_device arguments only work with",
-            "",
+            "DDP was given device_ids of a model that is on a CPU, or on several devices",
             "leave out device_ids and output_device of a model on the CPU; on a GPU, model.to(local_rank) comes first",
-            seen="ValueError: DistributedDataParallel device_ids and output_device arguments only work with ...",
         ),
         Rule(
             "pipeline-micro-batches-differ",
