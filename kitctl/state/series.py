@@ -15,6 +15,7 @@ from kitctl.state.history import JobHistory
 from kitjob.timeline import Event, Row
 
 By: TypeAlias = Literal["time", "step"]
+SMALLEST: Final = 1e-12  # of the numbers of an axis, a range that is drawn
 MOST: Final = 800  # points of a curve; more are not seen
 GAP: Final = 1.0  # seconds without a row that interrupt a curve
 BETWEEN_STEPS: Final = (  # phases of the loop that are no part of a step
@@ -170,9 +171,9 @@ def x_text(picture: Picture, x: float) -> str:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers from low to high, at most so many."""
+    """Round numbers from low to high, at most so many; one where floating point knows too few between them."""
     span = high - low
-    if span <= 0 or most < 1:
+    if span <= SMALLEST * max(abs(low), abs(high)) or most < 1:
         return [low]
     step = 10.0**-12
     while span / step > 10 * most:

@@ -79,7 +79,10 @@ def test_ticks_are_few_and_within(low: float, span: float, most: int) -> None:
         assert all(math.isfinite(one) for one in found)
 
 
-@pytest.mark.parametrize(("low", "high", "expected"), [(0, 10, [0, 5, 10]), (0.0, 1.0, [0.0, 0.5, 1.0]), (2, 2, [2])])
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0, 10, [0, 5, 10]), (0.0, 1.0, [0.0, 0.5, 1.0]), (2, 2, [2]), (4e11, 4e11 + 1e-4, [4e11])],
+)
 def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
     assert series.ticks(low, high, 3) == expected
 
