@@ -110,6 +110,7 @@ def test_of_a_file_that_the_script_was_seen_to_save_the_step_is_known() -> None:
         again.restart(taken.marks, taken.saves)
         again.add(2, 1032 * SECOND, int(loaded * SECOND))
         assert str(again).startswith(text)
+    assert [steps for _, steps in again.saves] == [97], "what was lost is saved again"
     again.saved(10, 1034 * SECOND)
     assert again.saves[-1][1] == 129, "of the run, and not of the ranks"
 

@@ -15,9 +15,7 @@ Mark: TypeAlias = tuple[int, int]  # nanoseconds of Unix time, and the steps tak
 LONGEST: Final = 64  # marks that nodes exchange at each start; older ones are further apart
 RECENT: Final = 32  # that stay as they are
 APART: Final = 500_000_000  # nanoseconds between two marks
-SAVING: Final = (
-    2_000_000_000  # nanoseconds, at most, from the last change of a file to the end of the call that saves it
-)
+SAVING: Final = 2_000_000_000  # nanoseconds, at most, from a file's last change to the end of what saves it
 SETTLED: Final = 2  # steps after which nothing is loaded any more: torch takes one to create an optimizer's state
 
 
@@ -74,9 +72,10 @@ class StepsTaken:
 
     def saved(self, steps: int, now: int) -> None:
         """The script has saved a checkpoint, after so many steps of the current ranks; may be called again."""
-        save = now, self.before + steps
-        if self._base is not None and (not self.saves or save[1] != self.saves[-1][1]):
-            self.saves = [*self.saves[1 - LONGEST :], save]
+        if self._base is None:
+            return
+        others = [one for one in self.saves if one[1] != self._base + steps]  # one may be saved as two files
+        self.saves = [*others[1 - LONGEST :], (now, self._base + steps)]
 
     @property
     def unknown(self) -> bool:
@@ -112,6 +111,7 @@ class StepsTaken:
         self._about = "about " if known is None and self._base else ""
         self.lost = last_step(self.marks) - self._base
         self.marks = [mark for mark in self.marks if mark[1] <= self._base]
+        self.saves = [save for save in self.saves if save[1] <= self._base]
         if loaded:
             self.marks.append((loaded, self._base))  # the same file may be loaded again
         self._former = len(self.marks)
