@@ -29,7 +29,7 @@ MEANT: Final = {
     # torchrun starts `python -u`.
     "interpreter/original argv": ([], ["-u"]),
     # What the rank has been given goes to processes that it starts (kittrain.agent.hooks.launching.own_groups).
-    "processes/config": (["kittrain"], []),
+    "processes/config": (["kittrain", "kittrain.heartbeat"], []),
     # Modules in the working folder must not hide the agent's.
     "interpreter/flags/safe_path": (True, False),
     # A hook waits for the import of a framework that the script may use.
