@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-LIBRARY: Final = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python[\d.]+|kittrain)[/\\]|^<")
+from kittrain.agent.rendezvous.stacks import LIBRARY
+
 MODULE: Final = "<module>"  # there a script ends in the usual way
 
 
@@ -18,7 +18,9 @@ def note(end: SystemExit, environ: Mapping[str, str] = os.environ) -> None:
     """Note the line of a function of the script's that has raised it, if one has."""
     frame = (traceback.extract_tb(end.__traceback__) or [None])[-1]
     file = environ.get("KIT_HEARTBEAT_FILE")
-    if frame and file and frame.name != MODULE and not LIBRARY.search(frame.filename):
+    if not (frame and file) or frame.name == MODULE or frame.filename.startswith("<"):
+        return
+    if not LIBRARY.search(frame.filename):
         with suppress(OSError):
             _file(Path(file), os.getpid()).write_text(f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}")
 

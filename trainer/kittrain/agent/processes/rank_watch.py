@@ -290,12 +290,12 @@ class RankWatch:
     @property
     def script_steps(self) -> int:
         """The most optimizer steps that a rank has taken in a loop of the script's own; 0 in the library's."""
-        return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is Phase.SCRIPT), default=0)
+        return max((beat.step for beat in self._beats if beat.phase is Phase.SCRIPT), default=0)
 
     @property
     def steps(self) -> int:
         """The last optimizer step of the library's loop that a rank has taken; 0 in a loop of the script's own."""
-        return max((rank.beat.step for rank in self._ranks.values() if rank.beat.phase is not Phase.SCRIPT), default=0)
+        return max((beat.step for beat in self._beats if beat.phase is not Phase.SCRIPT), default=0)
 
     @property
     def finished(self) -> int:
@@ -309,7 +309,7 @@ class RankWatch:
     @property
     def group(self) -> int:
         """Ranks of the largest process group that a rank has joined; 0: none."""
-        return max((rank.beat.group for rank in self._ranks.values()), default=0)
+        return max((beat.group for beat in self._beats), default=0)
 
     def training_alone(self, world: int, *, ended: bool) -> int:
         """The ranks of this node that train a model of their own.
@@ -332,7 +332,7 @@ class RankWatch:
     @property
     def separate(self) -> int:
         """Processes of the largest group that a rank's own processes have formed apart from the job; 0: none."""
-        return max((rank.beat.separate for rank in self._ranks.values()), default=0)
+        return max((beat.separate for beat in self._beats), default=0)
 
     @property
     def calls(self) -> list[tuple[int, Call]]:

@@ -37,8 +37,7 @@ class NewSchedules:
             module: ``torch.optim.optimizer``.
         """
         watch_calls(module.Optimizer, "load_state_dict", self._resumes)
-        for name in ("load_state_dict", "__setstate__"):  # the latter also of one that kittrain restores
-            watch_calls(module.Optimizer, name, lambda optimizer, *_, **__: self._loads(optimizer))
+        watch_calls(module.Optimizer, "__setstate__", self._loads)  # by load_state_dict, too
 
     def watch_schedules(self, module: ModuleType) -> None:
         """Watch which schedules are made, and what they load.
@@ -77,7 +76,7 @@ class NewSchedules:
         if schedule.last_epoch > 0 and not schedule.optimizer.state:
             self._continued[schedule.optimizer] = f"{type(schedule).__name__} at its step {schedule.last_epoch}"
 
-    def _loads(self, optimizer: Any) -> None:
+    def _loads(self, optimizer: Any, _state: object) -> None:
         self._loaded[optimizer] = None
 
     def _resumes(self, optimizer: Any, state_dict: Mapping[str, Any]) -> None:
