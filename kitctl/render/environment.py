@@ -40,6 +40,14 @@ def torchrun_env(spec: JobSpec) -> dict[str, str]:
     }
 
 
+def script_env() -> dict[str, str]:
+    """What scripts get on every target, unless the user has set it.
+
+    One order of each set of texts on all ranks and after each restart, as of classes that are numbered by it: decision 63.
+    """
+    return {"PYTHONHASHSEED": "0"}
+
+
 def common_env(spec: JobSpec) -> dict[str, str]:
     """Variables for NCCL, torch and former agents on every target; empty ones are omitted."""
     found = {
@@ -67,7 +75,7 @@ def pod_env(spec: JobSpec, kind: JobKind, sources: Sources = NO_SOURCES, *, stan
         standalone: the object is applied without kitctl, so pods ask the API server for what submit would give them.
     """
     told = {variables.KIT_SPEC: document.write(spec, cluster_run(spec, kind, sources, standalone=standalone))}
-    texts = common_env(spec) | told | _shared_env(spec, kind) | spec.env
+    texts = script_env() | common_env(spec) | told | _shared_env(spec, kind) | spec.env
     if not kind.sets_torchrun_env:
         texts = torchrun_env(spec) | texts
     return [

@@ -32,6 +32,8 @@ class Termination(Record):
     """What to do about it. Empty: unknown."""
     code: str = ""
     """The stable name of the cause, as docs/troubleshooting.md has it. Empty: unknown."""
+    elsewhere: str = ""
+    """Where another rank was then, if the cause is that the two differ. Empty: unknown."""
     traceback: str = ""
     """The traceback of that rank. Empty: none."""
     lines: tuple[str, ...] = ()

@@ -103,6 +103,7 @@ KIT_TERMINATION_LOG: /dev/termination-log
 {{- if .Values.snapshots.enabled }}
 KIT_SNAPSHOT_DIR: {{ .Values.snapshots.path | toJson }}
 {{- end }}
+PYTHONHASHSEED: "0" # one order of each set of texts on all ranks and after each restart
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE: "1" # rank 0's store must not be the rendezvous' own
 {{- with .Values.nccl.debug }}
 NCCL_DEBUG: {{ . | toJson }}

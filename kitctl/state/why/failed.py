@@ -23,6 +23,7 @@ from kitjob.report import PastFailure, Termination
 
 FRAMES: Final = 8  # lines of a traceback's end that are shown
 AGAIN: Final = "kitctl logs {0} --failed shows how they ended"
+DIFFERENT: Final = "the ranks call different collectives, or exchange tensors of different shapes or types: {} when {}"
 RESUME: Final = (
     "let the script take what it finds when it is started again: exist_ok=True, and go on from its last checkpoint"
 )
@@ -50,7 +51,10 @@ def of_failure(failure: Termination, *, local: bool) -> Match:
         cause, found = f"{first.cause if first.worded else inner} ({cause})", first
     elif cause.endswith(":") or names_no_file(cause):  # else it has no word of its own
         cause += source(failure.traceback)
-    if found.worded and (place := crashed_at(failure.error)) and len(where + cause + place) <= LIMIT:
+    place = crashed_at(failure.error)
+    if place and failure.elsewhere:
+        where, cause = "", DIFFERENT.format(f"rank {failure.rank}{place}", failure.elsewhere)
+    elif found.worded and place and len(where + cause + place) <= LIMIT:
         cause += place
     fix = found.fix or failure.fix
     if found.of_code or not fix:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import kitctl
 from kitctl.base import names
-from kitctl.render.environment import common_env, has_secret, torchrun_env
+from kitctl.render.environment import common_env, has_secret, script_env, torchrun_env
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.local.folder import JobFolder
 from kitctl.targets.local.interpreter import with_library
@@ -75,7 +75,7 @@ def environment(this: Launch, base: Mapping[str, str]) -> dict[str, str]:
         own = snapshots / NODE_FOLDER.format(index=this.index)
         ours[variables.KIT_SNAPSHOT_DIR] = str(snapshots if spec.snapshots.storage == "claim" else own)
     share = _share(spec, this.index, base)
-    inherited = _inherited(base) | torchrun_env(spec) | common_env(spec)
+    inherited = script_env() | _inherited(base) | torchrun_env(spec) | common_env(spec)
     return with_library({**inherited, **share, **ours, **spec.env}, this.job.library)
 
 

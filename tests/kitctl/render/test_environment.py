@@ -143,13 +143,29 @@ def test_the_local_target_declares_what_manifests_declare(tmp_path: Path) -> Non
     job = SubmittedJob(spec=SPEC, run="run-1", created=0.0, folder="/", python="python", version="0")
     this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
     local = launch.environment(this, base={})
-    shared = environment.torchrun_env(SPEC) | environment.common_env(SPEC)
+    shared = environment.torchrun_env(SPEC) | environment.common_env(SPEC) | environment.script_env()
     assert {name: local.get(name) for name in shared} == shared
     here, there = (document_in(given) for given in (local, pod_environment("IndexedJob")))
     assert here["job"] == there["job"]
     assert here["run"].keys() ^ there["run"].keys() == {"rendezvousPort", "restartInPlace", "secretName"} | {
         "rendezvousHost"
     }
+
+
+def test_the_seed_of_hashes_is_the_users_where_they_set_one(tmp_path: Path) -> None:
+    mine = replace(SPEC, env={"PYTHONHASHSEED": "random"})
+    for spec, base, expected in (
+        (SPEC, {}, "0"),
+        (SPEC, {"PYTHONHASHSEED": "7"}, "7"),
+        (mine, {"PYTHONHASHSEED": "7"}, "random"),
+    ):
+        job = SubmittedJob(spec=spec, run="run-1", created=0.0, folder="/", python="python", version="0")
+        this = launch.Launch(folder=JobFolder(tmp_path), job=job, index=3, attempt=1, port=20000, state=tmp_path)
+        assert launch.environment(this, base=base)["PYTHONHASHSEED"] == expected
+    for kind in KINDS:
+        assert pod_environment(kind)["PYTHONHASHSEED"] == "0"
+    given = _values(render.manifests(mine, standalone=False, run="a")[-1]["spec"]["template"])
+    assert given["PYTHONHASHSEED"] == "random"
 
 
 def test_pods_get_the_variables_that_the_agent_reads() -> None:

@@ -91,3 +91,28 @@ def test_a_departure_is_charged() -> None:
     verdicts = [judged.judge_departure(left, script_steps=9, loaded=0) for _ in range(2)]
     assert [one.restart for one in verdicts] == [True, False]
     assert verdicts[0].cause == left
+
+
+MISMATCH = Failure(
+    rank=1,
+    exit_code=-6,
+    error="killed by SIGABRT at train.py:12 in evaluate: op.preamble.length <= op.nbytes. 2764 vs 4.",
+    time=3,
+)
+
+
+@pytest.mark.parametrize(
+    ("rounds", "expected"),
+    [
+        ([(MISMATCH, replace(STEPPED, elsewhere="rank 0 was at a.py:1"))], ["rank 0 was at a.py:1"]),
+        ([(MISMATCH, replace(STEPPED, before="rank 2 was at a.py:2"))], [""]),  # that was of another failure
+        ([(MISMATCH, STEPPED), (MISMATCH, replace(STEPPED, before="rank 2 was there"))], ["", "rank 2 was there"]),
+        ([(OTHER, STEPPED), (MISMATCH, replace(STEPPED, before="rank 2 was at a.py:2"))], ["", ""]),
+        ([(OTHER, replace(STEPPED, elsewhere="rank 0 was at a.py:1"))], [""]),  # its own error explains it
+    ],
+)
+def test_a_mismatch_is_explained_by_where_a_rank_was_that_lost_the_failed_one_then_or_the_time_before(
+    rounds: list[tuple[Failure, EndedRound]], expected: list[str]
+) -> None:
+    judged = Judge(Budget(max_restarts=3), None)
+    assert [judged.judge([failure], ended).cause.elsewhere for failure, ended in rounds] == expected

@@ -39,6 +39,7 @@ def test_the_whole_message() -> None:
         "error": "MemoryError: ",
         "fix": cause_of("MemoryError: ").fix,
         "code": "out-of-memory",
+        "elsewhere": "",
         "traceback": "Traceback",
         "lines": ["a", "b"],
         "note": "",

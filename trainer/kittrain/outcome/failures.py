@@ -44,6 +44,7 @@ class Failure:
         traceback: of the error, or where Python was when a signal arrived; may be empty.
         lines: of its output, the last ones, oldest first.
         time: Unix seconds.
+        elsewhere: where another rank was as it lost this one, if that explains the error; empty: unknown.
     """
 
     rank: int
@@ -52,6 +53,7 @@ class Failure:
     traceback: str = ""
     lines: tuple[str, ...] = ()
     time: int
+    elsewhere: str = ""
 
     @property
     def brief(self) -> str:

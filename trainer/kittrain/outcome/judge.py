@@ -6,9 +6,10 @@ Why some failures are not tried again: decision 33.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kittrain.outcome.elsewhere import MISMATCH
 from kittrain.outcome.failures import (
     Budget,
     Failure,
@@ -32,6 +33,8 @@ class EndedRound:
         script_steps: optimizer steps of a loop of the script's own, in this round.
         loaded: when the newest file that the script went on from was last changed, in nanoseconds; 0: none.
         hung_at: the library's step that was finished at a hang; None: the round has not hung.
+        elsewhere: where another rank of this node was as it lost one, as ``where_lost`` says it; empty: unknown.
+        before: where one of any node was in the round before.
     """
 
     world: int
@@ -39,6 +42,8 @@ class EndedRound:
     script_steps: int
     loaded: int
     hung_at: int | None = None
+    elsewhere: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +88,9 @@ class Judge:
         script = script_round(cause, steps=ended.script_steps, loaded=ended.loaded)
         within = self.budget.charge(cause.kind, step=ended.hung_at, script=script, in_vain=in_vain)
         self.note(failures, ended)
+        if cause.cause.code == MISMATCH:
+            again = self._before is not None and self._before.cause.code == MISMATCH
+            cause = replace(cause, elsewhere=ended.elsewhere or (ended.before if again else ""))
         self._before, self._library_steps = cause, ended.library_steps
         return Verdict(
             cause=cause,

@@ -70,7 +70,7 @@ def message(ending: Ending, *, node_index: int) -> bytes:
     about: Content = {}
     if failure:
         lines = {"traceback": failure.traceback, "lines": failure.lines}
-        known = {"fix": failure.cause.fix, "code": failure.cause.code}
+        known = {"fix": failure.cause.fix, "code": failure.cause.code, "elsewhere": failure.elsewhere}
         about = {"rank": failure.rank, "time": failure.time, "error": failure.error, **known, **lines}
     node = node_index if ending.node is None else ending.node
     about = {"time": int(time.time()), "note": ending.note, **about}

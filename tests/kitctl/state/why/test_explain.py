@@ -13,6 +13,7 @@ from kitctl.state.phase import JobState, NodeState, Phase
 from kitctl.state.why.explain import explain
 from kitctl.state.why.rule import LIMIT, brief
 from kitctl.state.why.tables import FAMILIES
+from kitjob import record
 from kitjob.report import (
     AT_THE_SAME_LINE,
     NO_RESTART_HELPS,
@@ -810,6 +811,17 @@ def test_a_cause_in_words_of_its_own_is_not_told_as_what_was_before() -> None:
     assert "a last, shorter batch" in found.fix
     assert (found.before, found.before_fix) == ("", "")
     assert found.evidence[-1] == f"before, 2 times: rank 0 of node 0: {crash}"
+
+
+def test_of_ranks_that_differ_the_place_of_both_is_told() -> None:
+    crash = "killed by SIGABRT at train.py:8 in evaluate: op.preamble.length <= op.nbytes. 652 vs 8. Received da…"
+    job = failed(crash)
+    assert job.failure is not None
+    told = record.replace(job.failure, elsewhere="rank 0 was at train.py:24")
+    found = explain(replace(job, failure=told), 0.0)
+    assert found.cause.endswith("shapes or types: rank 1 at train.py:8 in evaluate when rank 0 was at train.py:24")
+    assert found.cause.startswith("the ranks call different collectives")
+    assert found.code == "collective-mismatch"
 
 
 def test_what_ranks_recover_from_has_the_fix_that_the_agent_knew() -> None:

@@ -73,6 +73,13 @@ def test_checkpoints_that_any_node_has_seen_are_known_to_all() -> None:
     assert combined(nodes).saves == ((30, 3), (40, 4), (50, 5))
 
 
+def test_where_a_rank_was_is_known_to_all_nodes_and_only_that_of_the_last_round() -> None:
+    said = {"departures": Departures(round=3, size=2, elsewhere="rank 0 was at train.py:24").facts}
+    old = {"departures": Departures(round=2, size=2, elsewhere="rank 5 was at train.py:9").facts}
+    assert combined([known(1, round=3), known(0, round=3, **said)]).elsewhere == "rank 0 was at train.py:24"
+    assert combined([known(2, round=2, **old), known(1, round=3)]).elsewhere == ""
+
+
 def test_only_nodes_that_keep_copies_have_a_place_in_the_order_of_their_ranks() -> None:
     nodes = [known(4, copies="h4:1"), known(0), known(2, copies="h2:1")]
     assert [one["node"] for one in combined(nodes).places] == [4, 2]

@@ -196,6 +196,10 @@ class RankProcesses:
             return
         _await_one(running, seconds, also=also)
 
+    def await_another(self, seconds: float, *, also: int) -> None:
+        """Wait until one that runs now has ended, or a descriptor can be read, and so many seconds at most."""
+        _await_one([process.pid for process in self._processes if process.poll() is None], seconds, also=also)
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the running ones."""
         self._told = True

@@ -61,6 +61,7 @@ class Agreed(Record):
         saves: of all nodes.
         may_save: whether the script may have saved a checkpoint: a node has seen it, or is gone.
         reached: the last step of the library's loop; 0: no node knows it, as all that have seen one are gone.
+        elsewhere: where a rank was as it lost others in the last round, as ``Departures.elsewhere``.
         places: of the nodes that keep copies, in the order of their ranks: ``node``, ``host`` and ``address``.
     """
 
@@ -72,6 +73,7 @@ class Agreed(Record):
     saves: tuple[Mark, ...]
     may_save: bool
     reached: int
+    elsewhere: str
     places: tuple[Mapping[str, Any], ...]
 
 
@@ -113,6 +115,7 @@ def combined(nodes: Sequence[Known]) -> Agreed:
         saves=tuple(sorted({save for one in nodes for save in one.saves})[-LONGEST:]),
         may_save=gone or any(one.saved for one in nodes),
         reached=max(*(one.reached for one in nodes), min(finished, default=0)),
+        elsewhere=next((said for one in members if (said := one.departures.get("elsewhere", ""))), ""),
         places=tuple(
             {"node": one.index, "host": one.assignment.host, "address": one.copies} for one in nodes if one.copies
         ),

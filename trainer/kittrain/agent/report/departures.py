@@ -38,6 +38,7 @@ class Departures:
         said: what the first rank that left complained of at its end; empty: of nothing.
         by: where it has called ``sys.exit()``; empty: not in the middle of a function.
         begun: how many collectives the first rank that left had begun, and the first that lost its peers; 0: unknown.
+        elsewhere: where the first rank that lost its peers was: ``rank 0 was at train.py:24``; empty: unknown.
     """
 
     round: int = 0
@@ -49,6 +50,7 @@ class Departures:
     said: str = ""
     by: str = ""
     begun: tuple[int, ...] = (0, 0)
+    elsewhere: str = ""
 
     def saw_end(self, said: Callable[[int], str], by: Callable[[int], str] = lambda _: "") -> None:
         """Record what the first rank that left complained of, and where, once all have ended; both are by rank."""

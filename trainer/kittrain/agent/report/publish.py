@@ -86,6 +86,7 @@ class Reporter:
         recovery: the clock of the recovery that goes on, or of the last one.
         departures: how this node's ranks have left the round.
         departed: the failure that ended the last round, if one of this node's ranks did by leaving.
+        elsewhere: where another node's rank was as it lost others in the round before; empty: unknown.
         steps: how far the ranks are.
         warnings: what is probably wrong with them.
         files: their checkpoints in folders of the node's own.
@@ -116,6 +117,7 @@ class Reporter:
         self.recovery = RecoveryClock()
         self.departures = Departures()  # of the last round
         self.departed: Failure | None = None
+        self.elsewhere = ""
         self._left: Failure | None = None  # the same, of any node's ranks
         self._failures = FailureLog(node.node_index)
         self._restarts = 0  # of the ranks, after a failure
@@ -174,6 +176,7 @@ class Reporter:
         if self._copies:
             self._copies.begin(self._round, agreed.places)
         self.steps.restart(agreed)
+        self.elsewhere = agreed.elsewhere
         self._unknown = not agreed.reached
         self.files.begin()
         self.warnings.begin()

@@ -35,6 +35,7 @@ from kittrain.agent.rounds.drain import Drain, DrainRequested
 from kittrain.agent.rounds.read_ahead import ReadAhead
 from kittrain.agent.rounds.stop_plan import StopPlan
 from kittrain.job.env import WORKER_DRAINED, NodeEnv
+from kittrain.outcome.elsewhere import where_lost
 from kittrain.outcome.failures import SIGKILL_EXIT, Budget, Failure, newest_snapshot, root_cause
 from kittrain.outcome.judge import EndedRound, Judge, Verdict
 from kittrain.outcome.marker import seen_finished
@@ -51,6 +52,7 @@ FINISHED_EXIT_TIMEOUT: Final = 10.0  # the same, once the run is marked as finis
 RAISED: Final = 1  # exit code of a rank whose script has raised an error
 HUB_TIMEOUT: Final = 5.0  # for which a drained node that has finished waits until its hub has heard of the others' ends
 FINISHED_JOIN_TIMEOUT: Final = 30.0  # seconds that a node of a finished run waits for others: lost ones stay away
+ERROR_TIMEOUT: Final = 0.5  # seconds for all nodes' ranks to tell where they have lost one that has aborted
 KILL_RESERVE: Final = 5.0  # seconds of the grace period reserved for the exit after SIGKILL
 
 
@@ -338,6 +340,8 @@ class NodeAgent(ElasticAgent):
         self._orphans.look()
         self._observe_departures(codes, time.time())
         agreed = WORKER_DRAINED in codes or not any(codes)
+        if -signal.SIGABRT in codes and not agreed:  # as gloo ends a rank that is sent another collective's data
+            self._ranks.await_another(ERROR_TIMEOUT, also=self._handler.descriptor)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed, waited=self._waited(worker_group, codes))
         self._stop(stop_plan.of_failed(agreed=agreed, drained=self._drain.requested))
@@ -363,6 +367,8 @@ class NodeAgent(ElasticAgent):
             script_steps=self._watch.script_steps,
             loaded=self._reporter.steps.loaded,
             hung_at=hung_at,
+            elsewhere=self._reporter.departures.elsewhere,
+            before=self._reporter.elsewhere,
         )
 
     def _hung(self, culprit: int, step: int) -> RunResult:
@@ -390,6 +396,7 @@ class NodeAgent(ElasticAgent):
         self._finish_watch()
         raised = RAISED in self._ranks.exit_codes()  # before they were stopped; else there is nothing to read here
         failures = self._failures(worker_group) if raised or self._drain.requested else []
+        self._reporter.departures.elsewhere = where_lost(failures)
         self._judge.note(failures, self._ended())
         if self._drain.requested and self.ending.outcome != "drained":  # another node's ranks ended first
             self._drain.reason = self._drained(failures)
@@ -480,6 +487,7 @@ class NodeAgent(ElasticAgent):
             self.ending = Ending(outcome="drained", reason=self._drained(failures), failure=None)
             return
         self._reporter.departures.saw_failure(root_cause(failures), time.time())
+        self._reporter.departures.elsewhere = where_lost(failures)
         self._finish_watch()
         self._reporter.observe(self._watch, training_alone=self._handler.training_alone, orders=self._handler.orders)
         verdict = self._judge.judge(failures, self._ended(hung_at))
