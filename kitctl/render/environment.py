@@ -43,7 +43,7 @@ def torchrun_env(spec: JobSpec) -> dict[str, str]:
 def script_env() -> dict[str, str]:
     """What scripts get on every target, unless the user has set it.
 
-    One order of each set of texts on all ranks and after each restart, as of classes that are numbered by it: decision 63.
+    One order of each set of texts on all ranks and after each restart, as of classes that it numbers: decision 63.
     """
     return {"PYTHONHASHSEED": "0"}
 

@@ -67,19 +67,6 @@ def test_ranks_run_in_an_environment_without_the_kit(kit: Kit, environment: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("warm", ["1", "0"])
-def test_a_set_of_names_has_one_order_on_all_ranks(kit: Kit, warm: str) -> None:
-    script = kit.folder / "classes.py"
-    script.write_text("import os\nprint(os.environ['RANK'], *set(map(str, range(40))), file=open(os.environ['RANK'], 'w'))")
-    options = ("-e", f"KIT_WARM_WORKERS={warm}", "--set", "procsPerNode=2", "--nodes", "2")
-    kit.run("submit", "--name", f"sets-{warm}", *options, "--wait", script.name)
-    ranks, *orders = zip(*((kit.folder / str(rank)).read_text().split() for rank in range(4)), strict=True)
-    assert ranks == ("0", "1", "2", "3")
-    assert len(orders) == 40
-    assert all(len(set(order)) == 1 for order in orders)
-
-
-@pytest.mark.slow
 def test_an_interpreter_without_torch_is_refused_before_the_job_starts(kit: Kit) -> None:
     (kit.folder / "train.py").write_text("")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(kit.folder / "empty")], check=True)
