@@ -78,6 +78,17 @@ time.sleep(2)
 dist.barrier()
 """
 )
+_UNREAD: Final = (
+    GROUP
+    + """
+import subprocess, sys
+if rank == 0:
+    tool = subprocess.Popen([sys.executable, "-c", "for i in range(9000): print('row', i)"], stdout=subprocess.PIPE)
+    tool.wait()
+    print(len(tool.stdout.read()), "bytes prepared")
+dist.barrier()
+"""
+)
 _CONTINUED: Final = _SCHEDULE.replace(
     '"schedule": schedule', '"optimizer": optimizer.state_dict(), "schedule": schedule'
 ).replace("    schedule.load", '    optimizer.load_state_dict(saved["optimizer"])\n    schedule.load')
@@ -120,6 +131,13 @@ BLIND_STATE: Final = (
         options=ONCE,
         cause=r"rank \d: DistNetworkError: .*23987",
         fix=r"one rank alone is_master",
+        first=(False, False),
+    ),
+    Situation(
+        name="a process whose output nobody reads",
+        script=_UNREAD,
+        cause=r"rank 0 waits for a process whose output nobody reads at train\.py:\d+, rank 1 waits in barrier",
+        fix=r"read what it prints while it runs",
         first=(False, False),
     ),
     Situation(name="healthy and resumes schedule and optimizer", script=_CONTINUED, healthy=True, first=(True, True)),

@@ -11,7 +11,7 @@ import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
-from kitctl.state.why.causes.hangs import APART, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP
+from kitctl.state.why.causes.hangs import APART, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP, UNREAD
 from kitctl.state.why.causes.losses import CUT_SHORT
 from kitctl.state.why.failed import AGAIN, left_behind, of_failure, shown
 from kitctl.state.why.repeats import says
@@ -30,7 +30,8 @@ _AGAIN: Final = re.compile(
 _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told although the ranks run
 # What may take long before the ranks start, as a large data set or many packages do: facts.
 _STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installing requirements)$")
-_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{NOT_ENDED}|{APART}")  # no other fact is known not to go on
+# No other fact is known not to go on.
+_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{NOT_ENDED}|{UNREAD}|{APART}")
 _MAY_WAIT: Final = re.compile(r"rank \d+ has saved \S+ to its node's own folder: ")
 _OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not: it is gone with its pod
 _DID_NOTHING: Final = re.compile(

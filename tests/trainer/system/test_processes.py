@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.processes import Usage, ignores, is_exiting, signal_name, usage
+from kittrain.system.processes import Usage, ignores, is_exiting, signal_name, unread, usage
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 
@@ -135,3 +135,35 @@ def test_a_signal_that_a_process_ignores_is_known(handler: str, *, ignored: bool
         assert ignores(pid, 15) == ignored
         assert not ignores(pid, 10)
     assert not ignores(pid, 15), "there is no such process"
+
+
+WRITER = "subprocess.Popen([sys.executable, '-c', 'print(bytes(1 << 20))'], stdout={})"
+CHILD = f"import subprocess, sys, time\nchild = {WRITER.format('subprocess.PIPE')}\n"
+WAITS = "print(flush=True); input()"
+
+
+def is_unread(pid: int, seconds: float) -> bool:
+    """Whether it becomes so within this time."""
+    deadline = time.monotonic() + seconds
+    while not unread(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return unread(pid)
+
+
+def test_a_child_whose_output_its_parent_does_not_read_is_seen_to_wait() -> None:
+    with leader(f"{CHILD}{WAITS}") as pid:
+        assert is_unread(pid, 30)
+    assert not unread(pid), "there is no such process"
+
+
+def test_a_child_whose_output_is_read_later_is_not_seen_from_then_on() -> None:
+    with leader(f"{CHILD}time.sleep(0.5); child.communicate()\n{WAITS}") as pid:
+        assert not unread(pid)
+
+
+def test_a_child_that_waits_for_another_reader_than_its_parent_is_not_seen() -> None:
+    """Its output goes to a process beside it, which takes its time."""
+    script = "import subprocess, sys\nreader = subprocess.Popen(['sleep', '60'], stdin=subprocess.PIPE)\n"
+    script += f"{WRITER.format('reader.stdin')}\nreader.stdin.close()\n{WAITS}"
+    with leader(script) as pid:
+        assert not is_unread(pid, 1)

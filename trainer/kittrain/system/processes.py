@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")  # clock ticks per second
 PROC: Final = Path("/proc")
 PF_EXITING: Final = 4  # of the kernel's flags of a task
 IO_COUNTERS: Final = frozenset({"rchar", "wchar", "read_bytes", "write_bytes"})
+_WRITES_TO_PIPE: Final = "pipe_write"  # in the names of the functions of the kernel that do
 _IGNORED: Final = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
@@ -74,6 +75,30 @@ def usage(leaders: Iterable[int]) -> dict[int, Usage]:
 def children_of(parent: int) -> list[int]:
     """A process's children that have not ended, the oldest first; on other systems than Linux none."""
     return sorted(pid for pid, one in _processes() if one.parent == parent and one.state != "Z")
+
+
+def unread(parent: int) -> bool:
+    """Whether a child waits for room in a pipe through which its parent could read what it prints."""
+    waiting = [pid for pid in children_of(parent) if _WRITES_TO_PIPE in _wait_channel(pid)]
+    pipes = set(_pipes(parent)) if waiting else set()
+    return any(pipes & set(_pipes(pid, "1", "2")) for pid in waiting)
+
+
+def _wait_channel(pid: int) -> str:
+    """The function of the kernel in which a process sleeps."""
+    with suppress(OSError):
+        return (PROC / str(pid) / "wchan").read_text()
+    return ""
+
+
+def _pipes(pid: int, *numbers: str) -> Iterator[str]:
+    """The pipes among these open files of a process; among all if none is named."""
+    folder = PROC / str(pid) / "fd"
+    with suppress(OSError):  # it has ended, or belongs to another user
+        for path in [folder / number for number in numbers] or folder.iterdir():
+            with suppress(OSError):  # it has been closed
+                if (target := str(path.readlink())).startswith("pipe:"):
+                    yield target
 
 
 def _sum(leader: int, processes: Mapping[int, _Process]) -> Usage:

@@ -11,6 +11,7 @@ from kitctl.state.why.rule import Family, Rule
 
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
+UNREAD: Final = r"\ba process whose output nobody reads\b"
 APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
 NOT_ENDED: Final = r"\branks? [\d, -]+ ha(?:s|ve) failed \(.*?\), but (?:its|their) (?:exit handler|thread) goes on"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
@@ -216,6 +217,16 @@ HANGS: Final = Family(
             "concurrent.futures.ProcessPoolExecutor fails where multiprocessing.Pool waits for ever",
             seen="no step for 20s: rank 0 waits for a pool of processes at train.py:8; rank 0 says: its "
             "multiprocessing.Pool waits for a killed worker (SIGKILL)",
+        ),
+        Rule(
+            "child-process-output-unread",
+            UNREAD,
+            "",
+            "the process waits until there is room in its pipe: read what it prints while it runs, as communicate() "
+            "and subprocess.run(..., capture_output=True) do, or give it a file, or stdout=subprocess.DEVNULL",
+            seen="no step for 20s: rank 0 waits for a process whose output nobody reads at prepare.py:12, rank 1 waits "
+            "in barrier at train.py:9",
+            means="a process with stdout=PIPE or stderr=PIPE, for whose end wait() waits",
         ),
         Rule(
             "peer-connection-refused",

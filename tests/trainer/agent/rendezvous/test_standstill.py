@@ -284,11 +284,11 @@ def test_ranks_that_wait_for_each_other_are_said_to_once_they_have_for_a_while(
 ) -> None:
     job = Round()
     job.quiet(0, 1)
-    for now in (20.0, 34.0, 36.0):
+    for now in (20.0, 25.0, 27.9):
         job.answer(now, *statuses) if job.looks(now) else None
         assert not job.watch.text.endswith("; each waits for others"), now
-    assert job.looks(50.0)
-    job.answer(50.0, *statuses)
+    assert job.looks(40.0)
+    job.answer(40.0, *statuses)
     assert job.watch.text.endswith("; each waits for others") is told
     assert len(job.watch.text) <= LIMIT
 
@@ -337,6 +337,18 @@ def test_ranks_that_all_send_or_all_receive_may_have_something_on_its_way_for_lo
             told.append((now, job.watch.text.endswith("; each waits for others")))
     assert [now for now, is_told in told if is_told]
     assert all(is_told is (now >= 20 + ONE_WAY_APART) for now, is_told in told)
+
+
+def test_ranks_that_wait_for_each_other_are_looked_at_again_as_soon_as_it_may_be_told() -> None:
+    job = Round()
+    job.quiet(0, 1)
+    looks = []
+    for now in (20 + tenth / 10 for tenth in range(600)):
+        if job.looks(now):
+            job.answer(now, rank(0, wait="barrier"), rank(1, wait=BACKWARD))
+            looks.append((now, "each waits" in job.watch.text))
+    assert looks[:3] == [(20.0, False), (25.0, False), (28.0, True)]
+    assert len(looks) <= 6, "not all the time"
 
 
 def test_ranks_that_make_other_calls_each_time_do_not_wait_for_each_other() -> None:

@@ -28,12 +28,12 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.watched_rank import WatchedRank
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
-from kittrain.agent.rendezvous.stacks import GROUP, Location, line_of_fork, locate
+from kittrain.agent.rendezvous.stacks import A_PROCESS, GROUP, UNREAD, Location, line_of_fork, locate
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase
 from kittrain.system.heartbeat_files import LoadedFile
-from kittrain.system.processes import Usage, children_of, signal_name, usage
+from kittrain.system.processes import Usage, children_of, signal_name, unread, usage
 from kittrain.system.sample_orders import SampleOrder
 
 POLL_INTERVAL: Final = 0.25  # seconds
@@ -193,6 +193,8 @@ class RankWatch:
         if location and (location.loads or location.awaits) and not location.wait:
             answers = stack_file.of_forks(children_of(rank.pid), file)
             location = replace(location, worker=next(filter(None, map(line_of_fork, answers)), ""))
+            if location.awaits == A_PROCESS and unread(rank.pid):
+                location = replace(location, awaits=UNREAD)
         return location
 
     def _lost_child(self, rank: WatchedRank) -> str:

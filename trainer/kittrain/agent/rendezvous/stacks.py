@@ -55,10 +55,12 @@ TRIES: Final[tuple[tuple[str, str], ...]] = (
     ("/tenacity/nap.py", "sleep"),
     ("/backoff/_sync.py", "retry"),
 )
+A_PROCESS: Final = "a process"
+UNREAD: Final = "a process whose output nobody reads"
 # Frames in which a rank waits for what it has begun itself: file, function, what. Of locks and files Python has none.
 AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
-    *(("/subprocess.py", name, "a process") for name in ("wait", "communicate", "_communicate")),
-    ("/multiprocessing/process.py", "join", "a process"),
+    *(("/subprocess.py", name, A_PROCESS) for name in ("wait", "communicate", "_communicate")),
+    ("/multiprocessing/process.py", "join", A_PROCESS),
     ("/torch/multiprocessing/spawn.py", "join", "its processes"),
     *(("/multiprocessing/pool.py", name, "a pool of processes") for name in ("get", "wait", "next", "join")),
     ("/multiprocessing/queues.py", "get", "a queue"),

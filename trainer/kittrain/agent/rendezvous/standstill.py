@@ -39,7 +39,7 @@ PLURALS: Final = {"is": "are", "has": "have", "does": "do", "tries": "try"}  # o
 POSSESSIVES: Final = {"its": "their", "itself": "themselves"}
 SHOWN: Final = 3  # different places in it
 ALONE: Final = 30.0  # seconds for which ranks without a group may be idle and nothing is told: they may download
-APART: Final = 15.0  # seconds for which all ranks wait where they are, with no new call, until that is told
+APART: Final = 8.0  # seconds for which all ranks wait where they are, with no new call, until that is told
 SLEEPS: Final = "sleeps"
 APART_WORDS: Final = "; each waits for others"
 OF_GROUPS: Final = ", of different groups"
@@ -75,7 +75,7 @@ class StandstillWatch:
         self._waiting: Sequence[RankStatus] = ()  # all ranks, while each only waits for others, before its first step
         self._waiting_since = 0.0
         self._places: list[tuple[int, Location, Call]] = []  # of all ranks, while all wait
-        self._places_since = 0.0
+        self._apart_at = 0.0  # from when on that is told
         self.text = ""  # where the ranks are; empty: they take steps, or nothing is known
 
     def record_heartbeat(self, node: Node, *, quiet: bool) -> None:
@@ -115,7 +115,7 @@ class StandstillWatch:
             self.text = text
         self._delay = min(2 * self._delay, MAX_DELAY if self.text else UNTOLD_DELAY)
         if self._places and not apart:
-            self._next = min(self._next, now + APART)  # whether they are still there
+            self._next = min(self._next, self._apart_at)  # whether they are still there
         self._follow(statuses if complete else (), now)
         return min((one.stalled_seconds for one in statuses if not one.ended), default=0.0)
 
@@ -133,8 +133,8 @@ class StandstillWatch:
             return False
         places = [(one.rank, one.location, one.call) for one in running]
         if places != self._places:
-            self._places, self._places_since = places, now
-        return bool(places) and now - self._places_since >= (ONE_WAY_APART if waits <= ONE_WAY else APART)
+            self._places, self._apart_at = places, now + (ONE_WAY_APART if waits <= ONE_WAY else APART)
+        return bool(places) and now >= self._apart_at
 
     def _follow(self, statuses: Sequence[RankStatus], now: float) -> None:
         """Keep since when all ranks wait where they do."""
