@@ -122,5 +122,5 @@ def _groups() -> Iterator[tuple[str, list[tuple[str, str]]]]:
 def cli() -> None:
     """Multi-node PyTorch jobs that start, survive and explain themselves.
 
-    One job spec runs as a Kubernetes Indexed Job, TrainJob or JobSet, or as processes of this machine.
+    One job spec runs as a Kubernetes Indexed Job, JobSet, TrainJob or PyTorchJob, or as processes of this machine.
     """
