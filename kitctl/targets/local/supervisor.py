@@ -19,6 +19,7 @@ import time
 from contextlib import closing, suppress
 from itertools import takewhile
 from pathlib import Path
+from typing import IO
 
 from kitctl.targets.local import disk, launch, memory_folders
 from kitctl.targets.local.disk import NO_ROOM
@@ -49,8 +50,8 @@ def main(argv: list[str]) -> int:
     """Supervise one job until it has ended, or until it is suspended and nothing runs."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal ends the command, not the job
     folder = JobFolder(Path(argv[0]))
-    with os.fdopen(int(argv[1])), closing(Starter(folder.job, log)) as starter:
-        Supervisor(folder, starter).run()
+    with os.fdopen(int(argv[1])) as lock, closing(Starter(folder.job, log)) as starter:
+        Supervisor(folder, starter, lock).run()
     return 0
 
 
@@ -77,10 +78,17 @@ def spawn(folder: JobFolder) -> None:
 
 
 class Supervisor:
-    """One job's supervisor."""
+    """One job's supervisor.
 
-    def __init__(self, folder: JobFolder, starter: Starter) -> None:
+    Args:
+        folder: of the job.
+        starter: of its nodes.
+        lock: on the job's folder, which this process holds.
+    """
+
+    def __init__(self, folder: JobFolder, starter: Starter, lock: IO[str]) -> None:
         self.folder = folder
+        self._lock = lock
         self.job = folder.job
         self.starter = starter
         self.stopping: dict[tuple[int, int], float] = {}  # (node, attempt) -> when it was sent SIGTERM
@@ -96,13 +104,15 @@ class Supervisor:
         """The loop: observe, decide, act."""
         log(STARTED)
         self._loop()
+        if not self._is_its_own():
+            return
         if self.job.spec.snapshots.in_memory and (snapshots := launch.snapshot_dir(self.job.spec, state_home())):
             memory_folders.remove_all(snapshots)
         log(ENDED)
 
     def _loop(self) -> None:
         told = ""
-        while not self.folder.result:
+        while not self.folder.result and self._is_its_own():
             try:
                 if self._turn():
                     return
@@ -114,6 +124,13 @@ class Supervisor:
                     log(f"waits for room: {error}")
                 told = str(error)
             time.sleep(POLL_SECONDS)
+
+    def _is_its_own(self) -> bool:
+        """Whether the folder is still this job's: once that has ended it may be deleted, and another have its name."""
+        try:
+            return os.path.samestat(os.fstat(self._lock.fileno()), self.folder.lock.stat())
+        except FileNotFoundError:
+            return False
 
     def _turn(self) -> bool:
         """Observe, decide and act once; returns whether there is nothing left to supervise."""
