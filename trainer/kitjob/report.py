@@ -278,6 +278,10 @@ class Report(Record):
     """When a step was last taken. 0: none yet."""
     trend: Trend = Trend()
     """Loss and throughput."""
+    taken: tuple[tuple[int, int], ...] = ()
+    """Of a script's own loop: when, in nanoseconds, it had taken how many steps; for ranks that start again later."""
+    saves: tuple[tuple[int, int], ...] = ()
+    """The same of checkpoints that it has saved."""
     last_recovery: RecoveryTimings | None = None
     """The last recovery."""
     failures: tuple[PastFailure, ...] = ()

@@ -236,10 +236,12 @@ def _is_slow(job: JobState, now: float) -> bool:
 
 
 def _recovery(recovery: RecoveryTimings | None, told: str) -> str:
-    """``in 1.2 s after: node 1 is lost (stop 0.1, form 0.2, ...)``."""
+    """``in 1.2 s (stop 0.1, form 0.2, ...) after: node 1 is lost``; the cause alone if no agent has measured it."""
     if recovery is None:
         return ""
     cause = shorter(recovery.cause, told) or "as above"
+    if not recovery.parts:
+        return cause
     return f"in {sum(recovery.parts.values()):.1f} s ({recovery_parts(recovery)}) after: {cause}"
 
 

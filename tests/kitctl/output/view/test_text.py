@@ -56,6 +56,12 @@ RUNNING = JobState(
 )
 
 
+def test_a_recovery_that_no_agent_has_measured_has_no_seconds() -> None:
+    recovery = RecoveryTimings(cause="all nodes were started again; resumed at step 100: 80 steps lost")
+    page = job_page(msgspec.structs.replace(RUNNING, last_recovery=recovery), now=200.0)
+    assert "Recovery   all nodes were started again; resumed at step 100: 80 steps lost" in page
+
+
 def test_status_shows_stragglers_and_the_last_recovery() -> None:
     recovery = RecoveryTimings(cause="node 1, pod digits-1 is lost", stop=0.02, form=0.1, first_step=1.5)
     job = msgspec.structs.replace(RUNNING, slow={"3": 1.8, "7": 1.42}, last_recovery=recovery)

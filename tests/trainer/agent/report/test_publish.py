@@ -298,3 +298,61 @@ def test_failures_are_reported_and_survive_the_node_that_saw_them(tmp_path: Path
 def test_restarts_are_reported_with_a_short_cause() -> None:
     entry = assignment(NodeEnv(agent_restarts=2, restart_cause="x" * 5000), 0, (0, 1))
     assert (entry.agent_restarts, len(entry.restart_cause)) == (2, BRIEF)
+
+
+class ScriptRanks(SteppedRanks):
+    """Ranks of a loop of the script's own."""
+
+    def __init__(self, steps: int, *, saved: tuple[int, float] = (0, 0.0), loaded: int = 0) -> None:
+        self.script_steps, self.stored, self.loaded = steps, saved, loaded  # type: ignore[misc]
+        self.script_progress = {"step": steps, "steps_per_second": 20.0} if steps else {}  # type: ignore[misc]
+
+
+def test_steps_that_a_script_takes_again_are_known_after_all_nodes_have_ended(tmp_path: Path) -> None:
+    """As after kitctl suspend, which leaves no agent that has seen them."""
+    port = free_port()
+    store = connect(port, host=True)
+    first = reporter(tmp_path, 0)
+    meet(port, "a", [first])
+    first.observe(ScriptRanks(100))
+    saved = time.time_ns()
+    first.observe(ScriptRanks(100, saved=(100, time.monotonic())))
+    first.observe(ScriptRanks(180, saved=(100, time.monotonic())))
+    first.stop()
+    second = reporter(tmp_path, 0)
+    meet(port, "b", [second])
+    second.observe(ScriptRanks(0))
+    assert report_in(tmp_path / "report.json")["progress"].get("step") in {None, 180}
+    second.observe(ScriptRanks(3, loaded=saved))
+    second.stop()
+    told = report_in(tmp_path / "report.json")
+    assert told["last_recovery"]["cause"] == "all nodes were started again; resumed at step 100: 80 steps lost"
+    assert told["progress"]["resumed_from"] == 100
+    assert not told.get("warning")
+    other = Reporter(
+        node_env({"KIT_NODE_INDEX": "0", "KIT_POD": "job-0", "PET_RDZV_ID": "run-2"}),
+        sink=FileSink(tmp_path / "report.json"),
+        progress_file=tmp_path / "progress-0.json",
+    )
+    meet(port, "c", [other])
+    other.observe(ScriptRanks(3, loaded=saved))
+    other.stop()
+    assert not report_in(tmp_path / "report.json").get("last_recovery"), "that was another run"
+    del store
+
+
+def test_new_ranks_of_a_script_have_taken_no_step(tmp_path: Path) -> None:
+    port = free_port()
+    store = connect(port, host=True)
+    leader = reporter(tmp_path, 0)
+    meet(port, "a", [leader])
+    leader.observe(ScriptRanks(154))
+    assert leader.progress.step == 154
+    leader.round_ended("rank 0 failed", failed=True)
+    meet(port, "b", [leader])
+    leader.observe(ScriptRanks(0))
+    assert leader.progress.step is None
+    leader.observe(ScriptRanks(2))
+    assert leader.progress.step == 2
+    leader.stop()
+    del store

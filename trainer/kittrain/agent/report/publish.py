@@ -15,6 +15,7 @@ from kittrain.agent.report.agreement import AGREED, Agreed, Known, agree
 from kittrain.agent.report.backup_reporter import GROUP_RANKS, BackupReporter, moment
 from kittrain.agent.report.departures import Departures
 from kittrain.agent.report.failure_log import FailureLog
+from kittrain.agent.report.former_report import FormerReport
 from kittrain.agent.report.history import History
 from kittrain.agent.report.observed import Ranks, Store
 from kittrain.agent.report.private_files import PrivateFiles
@@ -128,6 +129,7 @@ class Reporter:
         self._times = StepTimes(self._log)
         self.standstill: tuple[float, str] | None = None
         self.spares: Sequence[int] = ()
+        self._before = FormerReport(sink, node.run_id) if sink and node.node_index == 0 else None
         self._report: Report | None = None  # if this node has group rank 0
         self._former: Report | None = None  # of the node that had it, if this one has taken its place at the end
         self._round_over = self._ended = False
@@ -141,6 +143,8 @@ class Reporter:
         self._ranks, self._world = ranks, world
         if self._backup:
             self._backup.end()
+        if self._before and group_rank == 0 and not self._round:
+            self.steps.take_up(self._before.read())
         known = self._known(assignment(self._node, group_rank, ranks))
         agreed, told = agree(store, known, rank=group_rank, size=group_size)
         self._failures.merge(failure for one in told for failure in one.failures)
@@ -379,6 +383,7 @@ class Reporter:
             "standstill": Standstill(since=round(still[0], 1), what=still[1]) if still else None,
             "last_step": round(self.history.last_step, 1),
             "trend": self.history.trend,
+            **self.steps.taken.reported,
             "last_recovery": self.steps.explained(self.recovery.complete),
             "failures": tuple(self._failures.known),
             "mirror": mirror,

@@ -10,7 +10,7 @@ from typing import Final
 from kitjob import typed
 from kitjob.decoders import MalformedError
 from kitjob.record import replace
-from kitjob.report import RankProgress, RecoveryTimings
+from kitjob.report import RankProgress, RecoveryTimings, Report
 from kittrain.agent.report.agreement import Agreed
 from kittrain.agent.report.observed import Ranks
 from kittrain.agent.report.resumed_steps import ResumedSteps
@@ -44,12 +44,21 @@ class StepsSeen:
         self.taken = StepsTaken()
         self.resumed = ResumedSteps()
         self.resumed_now = False
+        self._taken_up = False  # whether the steps before this round are known from a report alone
 
     def restart(self, agreed: Agreed) -> None:
         """A round begins, after these steps."""
+        self._taken_up = self._taken_up and not self.in_script
+        self._of_script = RankProgress()  # new ranks have taken no step yet
         self.loaded = agreed.loaded
         self.taken.restart(agreed.taken, agreed.saves, may_save=agreed.may_save)
         self.resumed.restart(agreed.reached, self.own)
+
+    def take_up(self, former: Report | None) -> None:
+        """Take what the run's last report has of a loop of the script's own: no agent of that time may be left."""
+        if former and former.taken:
+            self._taken_up = True
+            self.taken.restart(former.taken, former.saves)
 
     def end(self, ranks: Ranks) -> None:
         """Take the last steps of ranks that have ended, of which a report may be a second old."""
@@ -98,6 +107,8 @@ class StepsSeen:
         """The last recovery, with the lost steps in its cause."""
         if recovery and self.taken.lost:
             return replace(recovery, cause=f"{recovery.cause}; {self.taken}")
+        if self._taken_up and self.taken.lost:
+            return RecoveryTimings(cause=f"all nodes were started again; {self.taken}")  # no agent has measured it
         return self.resumed.explained(recovery)
 
     def _note_save(self, ranks: Ranks) -> None:

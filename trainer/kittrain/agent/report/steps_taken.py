@@ -14,6 +14,7 @@ Mark: TypeAlias = tuple[int, int]  # nanoseconds of Unix time, and the steps tak
 
 LONGEST: Final = 64  # marks that nodes exchange at each start; older ones are further apart
 RECENT: Final = 32  # that stay as they are
+REPORTED: Final = 16  # of the newest that a report has, besides each fourth of those before
 APART: Final = 500_000_000  # nanoseconds between two marks
 SAVING: Final = 2_000_000_000  # nanoseconds, at most, from a file's last change to the end of what saves it
 SETTLED: Final = 2  # steps after which nothing is loaded any more: torch takes one to create an optimizer's state
@@ -76,6 +77,12 @@ class StepsTaken:
             return
         others = [one for one in self.saves if one[1] != self._base + steps]  # one may be saved as two files
         self.saves = [*others[1 - LONGEST :], (now, self._base + steps)]
+
+    @property
+    def reported(self) -> dict[str, tuple[Mark, ...]]:
+        """What a report has of it, for agents that know nothing."""
+        former, newest = self.marks[:-REPORTED], self.marks[-REPORTED:]
+        return {"taken": (*former[::4], *newest), "saves": tuple(self.saves[-REPORTED:])}
 
     @property
     def unknown(self) -> bool:
