@@ -40,6 +40,7 @@ _DID_NOTHING: Final = re.compile(
 # What a rank says at its end of training that did nothing, or less than it could.
 _OF_TRAINING: Final = re.compile(r"(?:no optimizer step was seen; )?rank \d+: (.*)", re.DOTALL)
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
+_CONFLICT: Final = "torch and what belongs to it stay as they are in the image"  # of requirements
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 
 
@@ -140,8 +141,8 @@ def _go_on(job: JobState) -> str:
 
 
 def _is_of_code(job: JobState) -> bool:
-    """Whether only another script helps; after other errors, what was wrong on the machine may have been fixed."""
-    return bool(job.failure and AT_THE_SAME_LINE in job.failure.reason)
+    """Whether only another script helps, or other requirements; what else was wrong may have been mended since."""
+    return bool(job.failure and (AT_THE_SAME_LINE in job.failure.reason or _CONFLICT in job.failure.reason))
 
 
 def _out_of_time(job: JobState) -> bool:

@@ -29,6 +29,7 @@ RESUME: Final = (
 )
 _LIVES: Final = ("ended with ", "called ", "finished the ")  # begins what a rank has done that lives: a sentence of it
 _IS_THERE: Final = re.compile(r"^FileExistsError: |\balready exists\b|\bexists and is not empty\b")
+_EXIT_CODE: Final = re.compile(r"^exit code \d+: ")  # of a script that prints its error itself
 _NO_MESSAGE: Final = re.compile(r"exit code -?\d+|killed by SIG|.*exited unexpectedly")  # the lines say more
 
 
@@ -68,9 +69,16 @@ def left_behind(failure: Termination, failures: Sequence[PastFailure], job: str,
 
     None if nothing else has failed before: then all ranks make it at once, or an earlier run has.
     """
-    if not _IS_THERE.search(failure.error):
+    printed = failure.lines if _EXIT_CODE.match(failure.error) else ()
+    error = next((one for one in (_EXIT_CODE.sub("", failure.error), *printed) if _IS_THERE.search(one)), "")
+    if not error:
         return None
-    earlier = [one for one in failures if not _IS_THERE.search(one.cause) and one.time < (failure.time or math.inf)]
+    others = [one for one in failures if not _IS_THERE.search(_EXIT_CODE.sub("", one.cause))]
+    earlier = [
+        one
+        for one in others
+        if one.time < (failure.time or math.inf) and not failure.error.startswith(one.cause.rstrip("…"))
+    ]
     if not earlier:
         return None
     first = min(earlier, key=lambda one: one.time)
@@ -78,7 +86,7 @@ def left_behind(failure: Termination, failures: Sequence[PastFailure], job: str,
     cause = found.cause if found.worded else first.cause
     if len(cause) > LIMIT // 2:
         cause = f"{cause[: LIMIT // 2]}…"
-    told = brief(f"rank {first.rank}: {cause}; started again, rank {failure.rank}: {failure.error}")
+    told = brief(f"rank {first.rank}: {cause}; started again, rank {failure.rank}: {error}")
     fix = f"{RESUME}; of the first failure: {found.fix or first.fix or AGAIN.format(job)}"
     return Match(cause=told, fix=fix, code=found.code or first.code or "cannot-start-again")
 

@@ -62,6 +62,18 @@ STARTS: Final = Family(
         ),
         Rule(
             "requirements-conflict-with-image",
+            _REQUIREMENTS + r"The user requested (([\w.-]+)\S*?)[;,\s](?:.*?[;\s])?"
+            r"The user requested \(constraint\) \2==([^\s;]+)",
+            "the requirements cannot be installed: they name {0}, and {1} {2} is there, which stays",
+            "ask for a {1} that {2} satisfies, or leave it out; or use an image with another one",
+            local="ask for a {1} that {2} satisfies, or leave it out; or name an interpreter that has another one: "
+            "--python",
+            seen="the requirements cannot be installed: Cannot install numpy==1.23.5 because these package versions "
+            "have conflicting dependencies; The conflict is caused by: The user requested numpy==1.23.5; The user "
+            "requested (constraint) numpy==2.4.6; torch and what belongs to it stay as they are in the image",
+        ),
+        Rule(
+            "requirements-conflict-with-image",
             _REQUIREMENTS + r"stay as they are in the image",
             "",
             "loosen that requirement, or use another image",

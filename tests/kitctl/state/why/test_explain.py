@@ -949,6 +949,13 @@ def test_what_an_earlier_start_has_left_is_no_cause_but_what_has_ended_that_star
     assert "shapes of output and labels" in found.fix
     long = PastFailure(time=5.0, cause=f"ValueError: {'x' * 300}")
     assert len(explain(replace(failed(THERE, time=9.0), failures=(long,)), 10.0).cause) <= LIMIT
+    # A script that prints its error itself, as Hydra does.
+    hydra = "exit code 1: Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
+    for error in (hydra, f"exit code 1: {THERE}"):
+        again = PastFailure(time=7.0, rank=1, cause=error)
+        printed = failed(error, "Error executing job", THERE, "", time=9.0)
+        found = explain(replace(printed, failures=(ends[0], again)), 10.0)
+        assert found.cause == f"rank 0: killed by SIGKILL; started again, rank 1: {THERE}"
     # All ranks make it at once; or another rank fails after that.
     assert explain(replace(failed(THERE, time=9.0), failures=(ends[1],)), 10.0).cause == f"rank 1: {THERE}"
     later = PastFailure(time=11.0, cause="killed by SIGKILL")

@@ -86,19 +86,22 @@ def supervisors(folder: JobFolder) -> Iterator[int]:
                 yield int(path.parent.name)
 
 
+def _have_ended(folder: JobFolder, pids: set[int]) -> bool:
+    return not pids & {*supervisors(folder)}
+
+
 def test_the_supervisor_of_a_job_that_is_replaced_leaves_the_new_one_alone(target: LocalTarget) -> None:
-    """Its last look may come when another job has the name: that one would have two, and start in a folder that is gone."""
-    folder = begin(target, f"echo job 0; {SLEEP}")
-    for number in range(1, 7):
-        eventually(lambda: up(folder, 0, 1), "it does not start")
-        former = [*supervisors(folder)]
-        target.delete("default", "job", snapshots=False, outputs=False)
+    """Its last look may come when another job has the name: that one would have two, and another job's settings."""
+    former: set[int] = set()
+    for number in range(7):
         folder = begin(target, f"echo job {number}; {SLEEP}")
-        eventually(lambda former=former: not {*supervisors(folder)} & {*former}, "it goes on with another job")
-        eventually(lambda: up(folder, 0, 1), "it does not start")
-        assert len([*supervisors(folder)]) == 1
+        eventually(partial(_have_ended, folder, former), "it goes on with another job")
+        eventually(partial(up, folder, 0, 1), "it does not start")
+        former = {*supervisors(folder)}
+        assert len(former) == 1
         assert [node.attempts for node in folder.nodes()] == [1, 1]
         assert all(f"job {number}\n" in node.log(1).read_text() for node in folder.nodes())
+        target.delete("default", "job", snapshots=False, outputs=False)
 
 
 def test_a_job_whose_nodes_all_succeed_has_succeeded(target: LocalTarget) -> None:

@@ -46,7 +46,12 @@ def test_the_warning_has_the_line_and_the_fix(tmp_path: Path, line: str) -> None
 
 @pytest.mark.parametrize(
     "line",
-    ["os.environ['OMP_NUM_THREADS'] = '1'", "os.environ['CUDA_VISIBLE_DEVICES'] = '0'", "del os.environ['HOME']"],
+    [
+        "os.environ['OMP_NUM_THREADS'] = '1'",
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0'",
+        "del os.environ['HOME']",
+        "old = os.environ.copy(); os.environ.clear(); os.environ.update(old)",  # as accelerate's clear_environment()
+    ],
 )
 def test_no_warning_if_the_variable_is_unchanged_or_still_effective(tmp_path: Path, line: str) -> None:
     assert not warnings_of(tmp_path, line)

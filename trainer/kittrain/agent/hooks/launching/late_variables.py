@@ -26,12 +26,13 @@ def watch() -> None:
     if "torch" not in sys.modules:
         return
     put = os.putenv
+    read = {name: text for name, text in os.environ.items() if read_at_import(name)}  # by torch, as it was imported
     warned: set[str] = set()
 
     def putenv(name: Text, value: Text) -> None:
         put(name, value)
         text = os.fsdecode(name)
-        if not read_at_import(text) or text in warned or os.environ.get(text) == os.fsdecode(value):
+        if not read_at_import(text) or text in warned or read.get(text) == os.fsdecode(value):
             return
         if place := script_place(inspect.currentframe()):
             warned.add(text)
