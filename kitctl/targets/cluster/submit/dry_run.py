@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from kitctl.base.errors import KitError, UnsupportedError
+from kitctl.base.errors import Forbidden, KitError, UnsupportedError
 from kitctl.spec.job_spec import JobSpec
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
@@ -46,6 +46,8 @@ def dry_run_objects(api: Api, objects: Sequence[Object], claimant: Claimant, *, 
                 api.create(thing, dry_run=True)
         except KitError as error:
             found = find_existing(api, thing)
+            if isinstance(error, Forbidden) and not (found and thing["kind"] in lifecycle.OUTLIVES_JOB):
+                raise  # the job that is there is deleted with its own
             if found is None and not (replaces and QUOTA_EXCEEDED in error.message):  # the old job frees its share
                 raise
             if found and thing is not objects[-1]:

@@ -113,6 +113,25 @@ def test_a_job_is_not_deleted_if_its_replacement_would_be_rejected(server: ApiSe
     assert server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"] == uid
 
 
+@pytest.mark.parametrize(("lacking", "refused"), [("configmaps", True), ("persistentvolumeclaims", False)])
+def test_a_job_is_not_deleted_if_a_right_is_missing_to_create_what_goes_with_it(
+    server: ApiServer, kit: Kit, lacking: str, *, refused: bool
+) -> None:
+    """What goes with the old job is there, but not after it; its claim is."""
+    kit.submit()
+    uid = server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"]
+    core = ["services", "configmaps", "serviceaccounts", "persistentvolumeclaims", "limitranges", "nodes", "pods"]
+    rules = [
+        *WITHOUT_PODS[:2],
+        {"verbs": ["*"], "apiGroups": [""], "resources": [one for one in core if one != lacking]},
+        {"verbs": ["get", "list", "patch", "delete"], "apiGroups": [""], "resources": [lacking]},
+    ]
+    server.users["token"] = User(rules=rules)
+    output = kit("submit", "--name", "run", "--replace", exit_code=1 if refused else 0)
+    assert ("cannot create" in output) is refused
+    assert (server.store.get(Key("jobs.batch", "default", "run"))["metadata"]["uid"] == uid) is refused
+
+
 def test_a_quota_used_up_by_the_old_job_does_not_prevent_its_replacement(server: ApiServer, kit: Kit) -> None:
     """The server reports an exceeded quota before a name that exists."""
 
