@@ -14,6 +14,7 @@ LABEL_NAME: Final = "app.kubernetes.io/name"  # always "kitctl-job"
 LABEL_INSTANCE: Final = "app.kubernetes.io/instance"  # the job's name; what list and logs select by
 LABEL_COMPONENT: Final = "app.kubernetes.io/component"  # trainer | rendezvous | status | snapshots | access
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # kitctl, or Helm
+HELM: Final = "Helm"  # a manager of objects, as that label has it
 LABEL_VERSION: Final = "app.kubernetes.io/version"  # kitctl's version
 LABEL_QUEUE: Final = "kueue.x-k8s.io/queue-name"  # scheduling.queue; read by Kueue
 QUEUE_OF_UNRELEASED: Final = "kitctl-submitting"  # no LocalQueue; without a name, Kueue may give a job its default one

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from kitctl.state.usage import NodeUsage
     from kitctl.targets.cluster.read.pod_logs import Source
 
-HELM: Final = "Helm"  # as a manager of objects
 OUTPUTS_FIX: Final = "--outputs DIR has the folder DIR of it on the claim, one for all nodes"
 STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
 
@@ -175,7 +174,7 @@ class ClusterTarget:
         run_control.scale(self.api, job, settings.started(nodes))
         for note in scale_notes(name, settings):
             self._warn(note)
-        if job["metadata"].get("labels", {}).get(names.LABEL_MANAGED_BY) == HELM:
+        if job["metadata"].get("labels", {}).get(names.LABEL_MANAGED_BY) == names.HELM:
             self._warn(
                 f"{name!r} is of a Helm release, which knows nothing of this: its next upgrade sets the number of "
                 f"nodes to its value scale; give it --set scale={nodes}"
@@ -285,6 +284,7 @@ class ClusterTarget:
             UnsupportedError: its outputs are to be deleted from a claim that stays.
         """
         from kitctl.targets.cluster.queue import run_control
+        from kitctl.targets.cluster.read import lifecycle
         from kitctl.targets.cluster.read.existing import wait_deleted
         from kitctl.targets.cluster.submit import claims
 
@@ -299,6 +299,8 @@ class ClusterTarget:
             self._warn(f"{name}: {fate}")
         self.api.delete(job)
         wait_deleted(self.api, job, job_facts.grace_seconds(job) + run_control.STOP_SLACK_SECONDS)
+        if remains := lifecycle.remains(job):
+            self._warn(f"{name} {remains}")
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)
 
     def history(self, namespace: str, name: str) -> JobHistory:

@@ -16,6 +16,8 @@ Object: TypeAlias = dict[str, Any]
 OWN_FINALIZERS: Final = frozenset(
     {"orphan", "foregroundDeletion", "kubernetes.io/pvc-protection", "kueue.x-k8s.io/resource-in-use"}
 )
+HELM_RELEASE: Final = "meta.helm.sh/release-name"  # an annotation of Helm's
+APPLIED: Final = "service,configmap,secret,networkpolicy,serviceaccount,role,rolebinding"  # kinds besides the job's
 OUTLIVES_JOB: Final = frozenset({"PersistentVolumeClaim"})  # snapshots stay when the job is deleted
 
 
@@ -35,6 +37,19 @@ def with_owner_reference(child: Object, job: Object) -> Object:
 def is_kitctl_object(found: Object) -> bool:
     """Whether kitctl or its chart made this object."""
     return bool(found["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
+
+
+def remains(job: Object) -> str:
+    """What stays of a job that submit has not made, as its other objects are not its own, and how to delete it."""
+    where = job["metadata"]
+    namespace, labels = where["namespace"], where.get("labels", {})
+    if labels.get(names.LABEL_MANAGED_BY) == names.HELM:
+        release = where.get("annotations", {}).get(HELM_RELEASE, "RELEASE")
+        return f"is of a Helm release, whose other objects stay: helm uninstall {release} -n {namespace}"
+    if names.ANNOTATION_SUBMIT in where.get("annotations", {}):
+        return ""
+    selector = f"-l {names.LABEL_INSTANCE}={where['name']}"
+    return f"was applied from a manifest, whose other objects stay: kubectl delete {APPLIED} -n {namespace} {selector}"
 
 
 def kept_by(found: Object) -> str:

@@ -47,6 +47,30 @@ def test_jobs_are_listed_by_phase(server: ApiServer, kit: Kit) -> None:
     assert server.names("jobs.batch") == {"waits", "ends"}
 
 
+@pytest.mark.parametrize(
+    ("labels", "annotations", "told"),
+    [
+        ({}, {names.ANNOTATION_SUBMIT: "a"}, ""),
+        ({}, {}, "manifest, whose other objects stay: kubectl delete service,configmap,secret,networkpolicy,"),
+        (
+            {names.LABEL_MANAGED_BY: "Helm"},
+            {"meta.helm.sh/release-name": "my-run"},
+            "Helm release, whose other objects stay: helm uninstall my-run -n default",
+        ),
+    ],
+)
+def test_what_stays_of_a_job_that_submit_has_not_made_is_told(
+    server: ApiServer, kit: Kit, labels: dict[str, str], annotations: dict[str, str], told: str
+) -> None:
+    kit.submit()
+    job = server.store.objects[Key("jobs.batch", "default", "run")]
+    job["metadata"]["labels"].update(labels)
+    job["metadata"]["annotations"] = annotations
+    output = kit("delete", "run", "-y")
+    assert told in output
+    assert ("stay: " in output) is bool(told)
+
+
 @pytest.mark.usefixtures("server")
 def test_a_namespace_that_does_not_exist_is_told_rather_than_that_it_has_no_jobs(kit: Kit) -> None:
     """Most often it is misspelt, or has been deleted with the job."""
