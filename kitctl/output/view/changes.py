@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kitctl.base import yamlstrict
+from kitctl.base import names, yamlstrict
 
 # Written by the API server.
 SERVER_FIELDS: Final = frozenset({"managedFields", "resourceVersion", "generation", "uid", "creationTimestamp"})
@@ -27,4 +27,6 @@ def lines(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterato
 
 def _applied(thing: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: value for key, value in thing["metadata"].items() if key not in SERVER_FIELDS}
+    if annotations := metadata.get("annotations"):
+        metadata["annotations"] = {key: text for key, text in annotations.items() if key != names.ANNOTATION_SPEC_HASH}
     return {key: value for key, value in thing.items() if key != "status"} | {"metadata": metadata}

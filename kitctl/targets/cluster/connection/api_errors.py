@@ -32,6 +32,7 @@ class Rule(NamedTuple):
     fix: str
 
 
+_VALUE: Final = re.compile(r": Invalid value: \{.*\}: ", re.DOTALL)  # a whole pod template may be in a message
 UNKNOWN_PATH: Final = "404 page not found"  # plain text: the only response of an API server that is not an object
 # fmt: off
 ERROR_RULES: Final = (
@@ -155,7 +156,7 @@ def _message(body: bytes) -> str | None:
     """The message of a Status object; None if the body is not one."""
     try:
         found: Any = json.loads(body)
-        return one_line(str(found["message"])) if found["kind"] == "Status" else None
+        return one_line(_VALUE.sub(": ", str(found["message"]))) if found["kind"] == "Status" else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
 

@@ -16,6 +16,8 @@ Object: TypeAlias = dict[str, Any]
 OWN_FINALIZERS: Final = frozenset(
     {"orphan", "foregroundDeletion", "kubernetes.io/pvc-protection", "kueue.x-k8s.io/resource-in-use"}
 )
+_CHOSEN: Final = ("controller-uid", "job-name")
+IDENTITY: Final = frozenset({*_CHOSEN, *(f"batch.kubernetes.io/{name}" for name in _CHOSEN)})  # labels of a Job's pods
 HELM_RELEASE: Final = "meta.helm.sh/release-name"  # an annotation of Helm's
 APPLIED: Final = "service,configmap,secret,networkpolicy,serviceaccount,role,rolebinding"  # kinds besides the job's
 OUTLIVES_JOB: Final = frozenset({"PersistentVolumeClaim"})  # snapshots stay when the job is deleted
@@ -39,6 +41,23 @@ def is_kitctl_object(found: Object) -> bool:
     return bool(found["metadata"].get("labels", {}).get(names.LABEL_NAME) == names.APP_NAME)
 
 
+def is_submitted(job: Object) -> bool:
+    """Whether submit has created it; else it was applied from a manifest, or is of a Helm release."""
+    return names.ANNOTATION_SUBMIT in annotations_of(job)
+
+
+def identified(job: Object, live: Object) -> Object:
+    """A job with what Kubernetes has chosen to tell the pods of the live one from all others."""
+    template, there = (one.get("spec", {}).get("template", {}).get("metadata") for one in (job, live))
+    if not (template and there):
+        return job
+    chosen = {key: text for key, text in there.get("labels", {}).items() if key in IDENTITY}
+    labels = {key: text for key, text in template.get("labels", {}).items() if key not in IDENTITY} | chosen
+    selector = {key: live["spec"][key] for key in ("selector",) if key in live["spec"]}
+    spec = job["spec"] | selector | {"template": job["spec"]["template"] | {"metadata": template | {"labels": labels}}}
+    return job | {"spec": spec}
+
+
 def remains(job: Object) -> str:
     """What stays of a job that submit has not made, as its other objects are not its own, and how to delete it."""
     where = job["metadata"]
@@ -46,7 +65,7 @@ def remains(job: Object) -> str:
     if labels.get(names.LABEL_MANAGED_BY) == names.HELM:
         release = where.get("annotations", {}).get(HELM_RELEASE, "RELEASE")
         return f"is of a Helm release, whose other objects stay: helm uninstall {release} -n {namespace}"
-    if names.ANNOTATION_SUBMIT in where.get("annotations", {}):
+    if is_submitted(job):
         return ""
     selector = f"-l {names.LABEL_INSTANCE}={where['name']}"
     return f"was applied from a manifest, whose other objects stay: kubectl delete {APPLIED} -n {namespace} {selector}"

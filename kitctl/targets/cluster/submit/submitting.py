@@ -104,8 +104,10 @@ def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> li
     spec = preflight.adapt(api, submission.spec, warn)
     job = lookup(api, spec.namespace, spec.name, kinds.of_spec(spec.kind))
     run = kinds.of_object(job).run_id(job) if job else ""
-    objects = render.manifests(spec, submission.sources, standalone=False, run=run, templates=submission.templates)
-    own = [lifecycle.with_owner_reference(one, job) if job and one is not objects[-1] else one for one in objects]
+    applied = job is not None and not lifecycle.is_submitted(job)  # a manifest of kitctl render
+    objects = render.manifests(spec, submission.sources, standalone=applied, run=run, templates=submission.templates)
+    owner = None if applied else job
+    own = [lifecycle.with_owner_reference(one, owner) if owner and one is not objects[-1] else one for one in objects]
     return [code_sending.shorten(run_secret.mask(_preview_object(api, one))) for one in own]
 
 
@@ -265,7 +267,18 @@ def _compare(api: Api, manifest: Object, live: Object | None, version: str) -> C
             return Change(before=None, after=manifest)
         if live is None:
             raise
-        return Change(before=live, after=_merge(live, manifest), refusal=error.message)
+        return Change(before=live, after=_merge(live, _defaulted(api, manifest, live)), refusal=error.message)
+
+
+def _defaulted(api: Api, manifest: Object, live: Object) -> Object:
+    """The manifest with the server's defaults, as if it were created beside the object that is there; else as it is."""
+    where = manifest["metadata"]
+    beside = manifest | {"metadata": where | {"name": f"diff-{uuid.uuid4().hex[:16]}"}}
+    try:
+        stored = api.create(beside, dry_run=True)
+    except KitError:
+        return manifest
+    return lifecycle.identified(stored | {"metadata": where}, live)
 
 
 def _merge(live: Object, manifest: Object) -> Object:

@@ -13,6 +13,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError, KitError, Unavailable
 from kitctl.kinds import KINDS
 from kitctl.output.view import changes
+from kitctl.render import objects
 from kitctl.targets import mirrors
 from kitctl.targets.cluster.read import existing
 from kitctl.targets.cluster.read.lifecycle import annotations_of
@@ -257,6 +258,34 @@ def test_what_a_controller_writes_during_a_diff_is_no_change(server: ApiServer, 
     found = kit.target().preview(kit.submission())
     assert [line for one in found for line in changes.lines(one.before, one.after)] == []
     assert fault.times == 0
+
+
+def test_a_job_that_was_applied_from_a_manifest_has_not_changed_if_its_spec_has_not(kit: Kit) -> None:
+    given = kit.submission()
+    for one in objects.manifests(given.spec, given.sources, standalone=True, run=""):
+        kit.target().api.create(one)
+    found = kit.target().preview(given)
+    assert [line for one in found for line in changes.lines(one.before, one.after)] == []
+
+
+def test_a_diff_of_pods_has_what_changes_and_not_what_the_server_adds(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+
+    def default(resource: str, thing: Object) -> None:
+        if resource == "jobs.batch":
+            thing["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+            for volume in thing["spec"]["template"]["spec"]["volumes"]:
+                volume["defaulted"] = True
+
+    default("jobs.batch", server.store.objects[Key("jobs.batch", "default", "run")])
+    server.store.admission.append(default)
+    refusal = 'Job.batch "run" is invalid: spec.template: Invalid value: {"labels":{"a":"}: "}}: field is immutable'
+    status = {"kind": "Status", "message": refusal, "reason": "Invalid"}
+    server.plan(r"PATCH .*/jobs/run", times=100, answer=(422, status))
+    *_, job = kit.target().preview(kit.submission(env={"EPOCHS": "81"}))
+    lines = [line for line in changes.lines(job.before, job.after) if line[0] in "+-" and line[1] not in "+-"]
+    assert [line.strip("+- \n") for line in lines] == ['name: "EPOCHS"', 'value: "81"']
+    assert job.refusal == 'Job.batch: Job.batch "run" is invalid: spec.template: field is immutable'
 
 
 def test_a_diff_of_an_object_that_changes_all_the_time_ends(server: ApiServer, kit: Kit) -> None:
