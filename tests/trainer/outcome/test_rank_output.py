@@ -308,6 +308,7 @@ def test_training_that_changes_nothing_is_told(lines: list[str], told: str) -> N
 
 def test_processes_that_were_not_started_and_orders_that_stay_the_same_are_told() -> None:
     assert starts_nothing([f"note: {NO_PROCESSES}"]) == NO_PROCESSES
+    assert starts_nothing(["note: the steps of programs that it has started are not seen: 2 of a.py"]).endswith("a.py")
     assert starts_nothing(["training"]) == ""
     order = f"{SAME_ORDER} in all 3 passes"
     assert trains_nothing([f"note: {order}"]) == order

@@ -21,6 +21,7 @@ LOST_WORKER: Final = "its multiprocessing.Pool waits for a killed worker"  # and
 CHANGED_NOTHING: Final = "the optimizer has changed nothing: "  # and why
 FADED: Final = "the learning rate was next to nothing for most of the training: "  # at how many steps
 NO_PROCESSES: Final = "it has started 0 processes by torch.multiprocessing.spawn"
+UNSEEN_PROGRAMS: Final = "the steps of programs that it has started are not seen: "  # how many, and of which script
 SAME_ORDER: Final = "the DistributedSampler that shuffles has had the same order"  # and how often
 REPLAYED: Final = "the DistributedSampler that shuffles was read once"  # and what tells that there was more to read
 NOTHING_LOADED: Final = "load_state_dict(strict=False) has loaded none of "  # what
@@ -267,8 +268,10 @@ def trains_nothing(lines: Sequence[str]) -> str:
 
 
 def starts_nothing(lines: Sequence[str]) -> str:
-    """That a rank has left its work to processes, and has started none; empty if not."""
-    return NO_PROCESSES if any(NO_PROCESSES in line for line in lines) else ""
+    """That a rank has left its work to processes, and has started none, or to programs; empty if not."""
+    texts = [*map(clean, lines)]
+    found = (text[text.find(note) :] for note in (NO_PROCESSES, UNSEEN_PROGRAMS) for text in texts if note in text)
+    return next(found, "")
 
 
 def innermost_error(error: str, traceback: str) -> str:

@@ -19,6 +19,16 @@ GROUPS: Final = Family(
             seen="no optimizer step was seen; rank 0: it has started 0 processes by torch.multiprocessing.spawn",
         ),
         Rule(
+            "steps-of-started-programs-not-seen",
+            r"(the steps of programs that it has started are not seen: \d+ of \S+)",
+            "",
+            "nothing, if the job did what it should; to see them, and to have them restarted, submit what it starts, "
+            "once for each process: kitctl submit --procs-per-node N -- SCRIPT",
+            seen="no optimizer step was seen; rank 0: the steps of programs that it has started are not seen: 2 of "
+            "train.py",
+            means="a launcher of the repository's own, which starts a process for each GPU",
+        ),
+        Rule(
             "process-group-too-small",
             r"(\d+ ranks train, \bthe largest process group has \d+ of them\b: each has a model of its own)",
             "{0}",

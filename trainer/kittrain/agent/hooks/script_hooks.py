@@ -32,6 +32,7 @@ from kittrain.agent.hooks.launching import (
     own_launchers,
     own_pools,
 )
+from kittrain.agent.hooks.launching.started_programs import StartedPrograms
 from kittrain.agent.hooks.notes.notes import Notes
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.steps.finite_parameters import FiniteParameters
@@ -68,6 +69,7 @@ def install(environ: Mapping[str, str] = os.environ) -> None:
         evaluations = ScriptEvaluations(writer.evaluation_begins, writer.evaluation_ends)
         orders = SamplerOrders(writer.samples, lambda: writer.steps, lambda: evaluations.pending)
         notes = Notes(orders, lambda: writer.steps)
+        StartedPrograms(lambda: writer.steps).watch()
         after_import(
             "torch.optim.optimizer", lambda module: _watch_optimizers(module, writer, evaluations, orders, notes)
         )
