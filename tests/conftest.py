@@ -68,12 +68,13 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests neither read nor change the user's state folder and kubeconfig."""
+    """Tests neither read nor change the user's state folder and kubeconfig: there is none."""
     home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_STATE_HOME", str(home / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-    monkeypatch.setenv("KUBECONFIG", str(home / "no-kubeconfig"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
 
 
 @pytest.fixture

@@ -264,12 +264,13 @@ class ResolvedTarget:
 def resolve_target(options: TargetOptions, environ: Mapping[str, str] = os.environ) -> ResolvedTarget:
     """The requested target; else the kubeconfig's cluster; else, without a kubeconfig, this machine.
 
-    If the kubeconfig is broken or its cluster unreachable, the job does not run on this machine instead.
+    If the kubeconfig is broken, named but missing, or its cluster unreachable, the job does not run on this machine
+    instead.
     """
     if options.target:
         return ResolvedTarget(name=options.target)
-    named = options.context or options.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST")
-    if named or any(path.exists() for path in _kubeconfigs(environ)):
+    named = options.context or options.kubeconfig or environ.get("KUBECONFIG") or environ.get("KUBERNETES_SERVICE_HOST")
+    if named or (Path(environ.get("HOME") or home()) / ".kube" / "config").exists():
         return ResolvedTarget(name="cluster")
     return ResolvedTarget(name="local", reason="no kubeconfig: running on this machine (--target local)")
 
@@ -297,10 +298,3 @@ def package(name: str) -> TargetPackage:
         known = ", ".join((*BUILT_IN, *plugins.names(plugins.TARGETS)))
         raise UsageError(f"there is no target {name!r}", fix=f"choose one of {known}")
     return cast("TargetPackage", found)
-
-
-def _kubeconfigs(environ: Mapping[str, str]) -> list[Path]:
-    listed = environ.get("KUBECONFIG", "")
-    if listed:
-        return [Path(path) for path in listed.split(os.pathsep) if path]
-    return [Path(environ.get("HOME") or home()) / ".kube" / "config"]

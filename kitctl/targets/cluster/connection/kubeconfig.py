@@ -45,36 +45,65 @@ def connection(context: str | None, kubeconfig: Path | None) -> Connection:
     """A connection for the kubeconfig's context; in a pod without a kubeconfig, for the pod's service account.
 
     Raises:
-        UsageError: there is no such context, or the kubeconfig cannot be read.
+        UsageError: there is no such context, or the kubeconfig is missing or cannot be read.
     """
-    path = str(kubeconfig) if kubeconfig else None
-    own = _MODULES.configuration.Configuration()
+    paths, own = _paths(kubeconfig), _MODULES.configuration.Configuration()
+    if absent := _absent(kubeconfig):
+        raise UsageError(absent, fix="correct that path, unset it, or use --target local")
     try:
-        if os.environ.get("KUBERNETES_SERVICE_HOST") and not (context or path or _has_kubeconfig()):
+        if os.environ.get("KUBERNETES_SERVICE_HOST") and not (context or kubeconfig or _has_kubeconfig()):
             config.load_incluster_config(own)
         else:
-            config.load_kube_config(path, context, client_configuration=own)
+            config.load_kube_config(paths, context, client_configuration=own)
         return Connection(own)
     except UNUSABLE as error:
-        raise UsageError(f"the kubeconfig cannot be used: {error}", fix=_contexts(path)) from error
+        raise _unusable(paths, context, error) from error
 
 
 def current_context(context: str | None, kubeconfig: Path | None) -> Context:
     """The kubeconfig's context; in a pod without a kubeconfig, the pod's cluster."""
     with suppress(*UNUSABLE):
-        contexts, active = config.list_kube_config_contexts(str(kubeconfig) if kubeconfig else None)
-        chosen: dict[str, Any] = next((one for one in contexts if one["name"] == context), active)
-        known = chosen["context"]
-        return Context(chosen["name"], known.get("namespace") or "default", known.get("user") or "")
+        contexts, current = _contexts(_paths(kubeconfig))
+        name = context or current
+        if name in contexts:
+            return Context(name, contexts[name].get("namespace") or "default", contexts[name].get("user") or "")
     return Context(name="this cluster", namespace="default")
+
+
+def _paths(kubeconfig: Path | None) -> str:
+    """The files that are read, as in ``$KUBECONFIG``; those of a list that do not exist are left out."""
+    return str(kubeconfig or os.environ.get("KUBECONFIG") or home() / ".kube" / "config")
+
+
+def _absent(kubeconfig: Path | None) -> str:
+    """What is wrong if the user has named files of which none exists: that is a mistake, and no choice."""
+    named = str(kubeconfig or os.environ.get("KUBECONFIG") or "")
+    if not named or any(Path(path).expanduser().exists() for path in named.split(os.pathsep) if path):
+        return ""
+    return f"{'the kubeconfig is' if kubeconfig else 'KUBECONFIG names'} a file that does not exist: {named}"
 
 
 def _has_kubeconfig() -> bool:
     return bool(os.environ.get("KUBECONFIG")) or (home() / ".kube" / "config").exists()
 
 
-def _contexts(path: str | None) -> str:
+def _contexts(paths: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """What the contexts are, by name, and the current one's name; read here, as the client wants a current one."""
+    merged = config.kube_config.KubeConfigMerger(paths).config
+    value = merged.value if merged else {}
+    found = {one.value["name"]: one.value.get("context") or {} for one in value.get("contexts", ())}
+    return found, value.get("current-context") or ""
+
+
+def _unusable(paths: str, context: str | None, error: Exception) -> UsageError:
+    """The error of a kubeconfig that the client refuses, with the contexts to choose from."""
     with suppress(*UNUSABLE):
-        contexts, _ = config.list_kube_config_contexts(path)
-        return f"choose one of its contexts with --context: {', '.join(context['name'] for context in contexts)}"
-    return "fix it, pass another --kubeconfig, or use --target local"
+        known, current = _contexts(paths)
+        if known and not (context or current):
+            fix = f"choose one with --context, or kubectl config use-context NAME: {', '.join(known)}"
+            return UsageError("the kubeconfig has no current context", fix=fix)
+        if known:
+            fix = f"choose one of its contexts with --context: {', '.join(known)}"
+            return UsageError(f"the kubeconfig cannot be used: {error}", fix=fix)
+    fix = "fix it, pass another --kubeconfig, or use --target local"
+    return UsageError(f"the kubeconfig cannot be used: {error}", fix=fix)

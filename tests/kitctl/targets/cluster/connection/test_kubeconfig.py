@@ -80,6 +80,26 @@ def test_an_unknown_context_is_an_error_that_lists_the_known_ones(command: list[
     assert "fix: choose one of its contexts with --context: one, two" in stderr
 
 
+@pytest.fixture
+def without_current(kubeconfig: Path) -> Path:
+    kubeconfig.write_text(json.dumps(json.loads(kubeconfig.read_text()) | {"current-context": ""}))
+    return kubeconfig
+
+
+def test_without_a_current_context_the_contexts_are_listed(without_current: Path, capsys) -> None:
+    assert main(["list", "--kubeconfig", str(without_current)]) == 2
+    assert capsys.readouterr().err == (
+        "error: the kubeconfig has no current context\n"
+        "fix: choose one with --context, or kubectl config use-context NAME: one, two\n"
+    )
+
+
+def test_without_a_current_context_one_that_is_named_has_its_namespace(without_current: Path) -> None:
+    from kitctl.api.client import Client  # noqa: PLC0415 - with the client, a quarter of a second
+
+    assert Client(context="two", kubeconfig=without_current).namespace == "team"
+
+
 # fmt: off
 BROKEN = {
     "empty": "",
