@@ -16,7 +16,7 @@ def shown(text: str, words: Sequence[str], *, namespace: str = "") -> str:
     """What a command with these options prints of a text."""
 
     @click.command(cls=Command)
-    @option("-n", "--namespace")
+    @option("-n", "--namespace", envvar="KITCTL_NAMESPACE")
     @option("--context")
     @option("--kubeconfig", envvar="KITCTL_KUBECONFIG")
     @option("--target")
@@ -50,6 +50,38 @@ def test_all_options_that_find_a_job_and_none_of_the_environment(monkeypatch: py
     monkeypatch.setenv("KITCTL_KUBECONFIG", "there")
     words = ["--context", "a b", "--target", "cluster", "-n", "x"]
     assert shown("kitctl logs run", words) == "kitctl logs run -n x --target cluster --context 'a b'"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("have it raised: kubectl describe quota q", "have it raised: kubectl -n team describe quota q"),
+        ("kubectl describe Secret creds lists its keys", "kubectl -n team describe Secret creds lists its keys"),
+        ("what kubectl describe limitrange allows: x", "what kubectl -n team describe limitrange allows: x"),
+        (
+            "kubectl logs run-0 -c init, kubectl get pod a",
+            "kubectl -n team logs run-0 -c init, kubectl -n team get pod a",
+        ),
+        ("kubectl auth can-i --list", "kubectl -n team auth can-i --list"),
+        ("kubectl get pods -n kueue-system", "kubectl get pods -n kueue-system"),
+        ("kubectl get pods -A; kubectl get nodes", "kubectl get pods -A; kubectl get nodes"),
+        ("kubectl describe node a: kubectl cordon it", "kubectl describe node a: kubectl cordon it"),
+        ("kubectl get priorityclass; kubectl describe pv", "kubectl get priorityclass; kubectl describe pv"),
+    ],
+)
+def test_kubectl_commands_get_the_namespace_of_what_is_in_one(
+    text: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shown(text, ["-n", "team"]) == expected
+    assert shown(text, [], namespace="team") == expected
+    assert shown(text, []) == text
+    monkeypatch.setenv("KITCTL_NAMESPACE", "team")  # which kubectl does not read
+    assert shown(text, []) == expected
+
+
+def test_kubectl_commands_get_the_cluster_and_no_target() -> None:
+    words = ["--context", "c", "--target", "cluster", "-n", "x"]
+    assert shown("kubectl get pvc", words) == "kubectl -n x --context c get pvc"
 
 
 def test_the_fix_of_an_error_has_them() -> None:
