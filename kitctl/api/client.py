@@ -93,13 +93,31 @@ class Client:
         self.target.submit(submission)
         return self.job(submission.spec.name, submission.spec.namespace)
 
-    def preview(self, spec: JobSpec, *, folder: Path | None = None, templates: Path | None = None) -> list[Change]:
+    def preview(
+        self,
+        spec: JobSpec,
+        *,
+        folder: Path | None = None,
+        replace: bool = False,
+        checks: bool = True,
+        templates: Path | None = None,
+        refuse: bool = False,
+    ) -> list[Change]:
         """What submitting a job would change, object by object. Changes nothing.
+
+        Args:
+            spec: the job.
+            folder: as of ``submit``.
+            replace: as of ``submit``.
+            checks: as of ``submit``.
+            templates: as of ``submit``.
+            refuse: whether to raise the errors that ``submit`` would raise before it creates anything.
 
         Raises:
             UnsupportedError: the target has no objects.
         """
-        return self.target.preview(self._submission(spec, folder, templates=templates))
+        submission = self._submission(spec, folder, replace=replace, checks=checks, templates=templates)
+        return self.target.preview(submission, refuse=refuse)
 
     def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, Any]:
         """Send a job's workdir to the cluster without a job; returns the value ``code`` by which the chart finds it.

@@ -119,8 +119,8 @@ class Target(Protocol):
     def run_checks(self, submission: Submission) -> Iterator[Finding]:
         """Check whether it could run such a job; yields each finding as it is made. Changes nothing."""
 
-    def preview(self, submission: Submission) -> list[Change]:
-        """What submitting a job would change, object by object.
+    def preview(self, submission: Submission, *, refuse: bool = False) -> list[Change]:
+        """What submitting a job would change, object by object; with ``refuse``, raises what ``submit`` would.
 
         Raises:
             UnsupportedError: this target has no objects.

@@ -49,7 +49,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so no words; no le
     group="Submit",
     type=click.Choice(["client", "server"]),
     default_text="off",
-    help="Print what would be applied, as rendered or as the API server would merge it; change nothing.",
+    help="Print what would be applied, as rendered, or, after the checks, as the API server has it; change nothing.",
 )
 @option(
     "--replace", group="Submit", is_flag=True, help="Delete a job of that name first; its snapshots and outputs stay."
@@ -79,7 +79,8 @@ def command(
     client = announced(connect())
     spec = specfile.build(job, suffix="" if dry_run else _suffix())
     if dry_run == "server":
-        echo_manifests([change.after for change in client.preview(spec, templates=templates)], output)
+        found = client.preview(spec, replace=replace, checks=not no_checks, templates=templates, refuse=True)
+        echo_manifests([change.after for change in found], output)
         return
     elsewhere = spec.namespace if spec.namespace not in {"", client.namespace} else ""
     hints.about(spec.name, elsewhere)

@@ -78,11 +78,13 @@ class ClusterTarget:
 
         return cluster_checks.check_cluster(self.api, submission)
 
-    def preview(self, submission: Submission) -> list[Change]:
-        """What submitting would change."""
+    def preview(self, submission: Submission, *, refuse: bool = False) -> list[Change]:
+        """What submitting would change; with ``refuse`` after the checks of a submission, which have warned of all."""
         from kitctl.targets.cluster.submit import submitting
 
-        return submitting.preview(self.api, submission, self._warn)
+        if refuse:
+            submitting.check(self.api, submission, self._user(), self._warn)
+        return submitting.preview(self.api, submission, (lambda _: None) if refuse else self._warn)
 
     def send_code(self, submission: Submission) -> dict[str, Any]:
         """Send its folder, without a job."""

@@ -117,7 +117,7 @@ class LocalTarget:
         """Check whether this machine could run it."""
         return local_checks.check_machine(submission, self.state)
 
-    def preview(self, submission: Submission) -> NoReturn:  # noqa: ARG002 - the protocol's
+    def preview(self, submission: Submission, *, refuse: bool = False) -> NoReturn:  # noqa: ARG002 - the protocol's
         """Not supported: there are no manifests to compare.
 
         Raises:

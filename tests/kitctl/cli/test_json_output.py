@@ -111,7 +111,7 @@ def _target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalTarget, "run_snapshot_tool", answers)
     monkeypatch.setattr(LocalTarget, "submit", lambda _target, submission: running_job(submission.spec.name))
     changes = [Change(before=None, after={"kind": "Service", "metadata": {"name": "job"}}, refusal="quota")]
-    monkeypatch.setattr(LocalTarget, "preview", lambda _target, _submission: changes)
+    monkeypatch.setattr(LocalTarget, "preview", lambda *_, **__: changes)
     monkeypatch.setattr(LocalTarget, "stacks", lambda *_: STACKS)
     monkeypatch.setattr(Drill, "require_running", lambda drill: drill.target.job(drill.namespace, drill.name))
     monkeypatch.setattr(Drill, "run", lambda _drill, _selector, **_: iter([RESULT]))

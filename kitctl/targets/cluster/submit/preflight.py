@@ -24,6 +24,7 @@ from kitjob.names import REQUIRE
 from kitjob.record import replace
 
 MANY: Final = "ReadWriteMany"
+READ_ONLY: Final = "ReadOnlyMany"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 NODES_A_PAGE: Final = 250
 DEVICES: Final = 4  # of the nodes, that an error names
@@ -192,6 +193,9 @@ def check_storage(api: Api, spec: JobSpec) -> None:
         raise UsageError(f"snapshots.claim: no claim {name!r} in namespace {spec.namespace!r}", fix=fix)
     if claim is None:
         _check_class(spec, {one["metadata"]["name"]: one for one in api.select("StorageClass")})
+    elif {*claim["spec"]["accessModes"]} == {READ_ONLY}:
+        what = f"claim {name!r} is {READ_ONLY}, and a job writes its snapshots to it"
+        raise UsageError(f"snapshots: {what}", fix="use a claim that can be written, or omit --claim: it gets its own")
     elif spec.all_nodes > 1 and MANY not in claim["spec"]["accessModes"]:
         modes = ", ".join(claim["spec"]["accessModes"])
         what = f"claim {name!r} is {modes}, but {spec.nodes} nodes need {MANY}"

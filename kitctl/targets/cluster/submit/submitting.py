@@ -53,6 +53,17 @@ class ExistingJob(NamedTuple):
     partial: bool
 
 
+class Plan(NamedTuple):
+    """What a call of submit has found and will do: nothing is created yet; ``call`` is its id."""
+
+    spec: JobSpec
+    children: list[Object]
+    manifest: Object
+    existing: ExistingJob | None
+    claimant: Claimant
+    call: str
+
+
 def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], None]) -> Object:
     """Submit a job; returns its object.
 
@@ -60,10 +71,36 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         ConflictError: a job of that name exists, or an object that it needs belongs to something else.
         UsageError: the cluster could never run it.
     """
-    spec, folders = preflight.adapt(api, submission.spec, warn), submission.sources.folders
+    spec, children, manifest, existing, claimant, call = _plan(api, submission, user, warn)
+    if existing is None:
+        job = _create(api, lifecycle.outside_queue(manifest))
+    elif existing.partial:
+        job = _take_over(api, existing.job, manifest, call, user, warn)
+    else:
+        for child in children:  # even without checks: the deleted job cannot be restored
+            _check_claim(api, child, claimant)
+        job = _replace(api, existing.job, lifecycle.outside_queue(manifest), warn)
+    try:
+        _apply_children(api, children, job, claimant)
+        code_sending.send(api, job, submission.sources.folders, warn)
+        return _release(api, job, call, spec.scheduling.queue or kueue.queue_of(job))  # Kueue may have a default one
+    except KitError:
+        if not (existing and existing.partial):
+            with suppress(KitError):  # report the first error; the next submit finds the remains
+                _withdraw(api, job, call)
+        raise
+
+
+def check(api: Api, submission: Submission, user: str, warn: Callable[[str], None]) -> None:
+    """Refuse what ``submit`` would refuse before it creates anything; raises as it does, and changes nothing."""
+    _plan(api, submission, user, warn)
+
+
+def _plan(api: Api, submission: Submission, user: str, warn: Callable[[str], None]) -> Plan:
+    spec = preflight.adapt(api, submission.spec, warn)
     if remark := namespace_defaults.remark(api, submission.spec, spec):
         warn(remark)
-    for one in folders:
+    for one in submission.sources.folders:
         code_sending.check(api, spec, one)
     call = uuid.uuid4().hex
     *children, manifest = render.manifests(
@@ -80,23 +117,7 @@ def submit(api: Api, submission: Submission, user: str, warn: Callable[[str], No
         own = [child for child in children if not trainer_sending.is_shared(child)]
         dry_run.dry_run_objects(api, [*own, manifest], claimant, replaces=existing is not None)
         _check_pod(api, spec, manifest, warn)
-    if existing is None:
-        job = _create(api, lifecycle.outside_queue(manifest))
-    elif existing.partial:
-        job = _take_over(api, existing.job, manifest, call, user, warn)
-    else:
-        for child in children:  # even without checks: the deleted job cannot be restored
-            _check_claim(api, child, claimant)
-        job = _replace(api, existing.job, lifecycle.outside_queue(manifest), warn)
-    try:
-        _apply_children(api, children, job, claimant)
-        code_sending.send(api, job, folders, warn)
-        return _release(api, job, call, spec.scheduling.queue or kueue.queue_of(job))  # Kueue may have a default one
-    except KitError:
-        if not (existing and existing.partial):
-            with suppress(KitError):  # report the first error; the next submit finds the remains
-                _withdraw(api, job, call)
-        raise
+    return Plan(spec, children, manifest, existing, claimant, call)
 
 
 def preview(api: Api, submission: Submission, warn: Callable[[str], None]) -> list[Change]:

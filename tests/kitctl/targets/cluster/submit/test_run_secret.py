@@ -64,7 +64,7 @@ def test_a_continued_submit_keeps_the_secret(server: ApiServer, kit: Kit) -> Non
 def test_its_value_is_never_printed(server: ApiServer, kit: Kit) -> None:
     output = kit("submit", "--name", "run", "--nodes", "2")
     output += kit("diff", "--name", "run", "--nodes", "2", "--image", "other:1", exit_code=1)
-    output += kit("submit", "--name", "run", "--nodes", "2", "--dry-run=server", "-o", "yaml")
+    output += kit("submit", "--name", "run", "--nodes", "2", "--replace", "--dry-run=server", "-o", "yaml")
     output += kit("status", "run", "-o", "json") + kit("doctor", "run")
     output += "".join(str(one) for key, one in server.store.objects.items() if key.resource != "secrets")
     assert value(server) not in output
