@@ -95,7 +95,9 @@ class Job:
         try:
             now = self._state_by(deadline)
         except TimeoutError as error:
-            raise WaitTimeout(f"the state of job {self.name!r} could not be read in time", fix=self._goes_on) from error
+            what = f"the state of job {self.name!r} could not be read in time"
+            fix = f"it is not known whether there is such a job, and whether it runs: kitctl status {self.name}"
+            raise WaitTimeout(what, fix=fix) from error
         while True:
             yield now
             if now.finished:
@@ -111,7 +113,8 @@ class Job:
                 if left > RETRY_SECONDS and isinstance(error, Unavailable):
                     raise
                 what = f"job {self.name!r} was {now.phase.lower()} when last seen"
-                raise WaitTimeout(what, fix=self._goes_on) from error
+                fix = f"it is not known whether it still runs: kitctl status {self.name}"
+                raise WaitTimeout(what, fix=fix) from error
 
     def _state_by(self, deadline: float) -> JobState:
         """Its state; TimeoutError if the target, of whatever kind, does not tell it before the deadline."""

@@ -148,6 +148,8 @@ def test_wait_ends_with_124_whatever_the_server_does(
     ended = subprocess.run(words, capture_output=True, text=True, timeout=25, check=False)
     assert ended.returncode == 124, ended.stderr
     assert "could not be read in time" in ended.stderr
+    assert "it is not known whether there is such a job" in ended.stderr
+    assert "still running" not in ended.stderr
 
 
 def test_a_timeout_of_nothing_still_asks_once(kit: Kit) -> None:
