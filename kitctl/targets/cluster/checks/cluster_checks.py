@@ -6,6 +6,7 @@ Each check returns what it found in a sentence, or raises an error with its fix 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -19,6 +20,7 @@ from kitctl.state.checks import CheckWarning, Finding, run_checks
 from kitctl.targets import Submission, mirrors
 from kitctl.targets.cluster.checks import rights
 from kitctl.targets.cluster.connection.api import Api
+from kitctl.targets.cluster.connection.api_errors import ANONYMOUS
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import queue_checks
 from kitctl.targets.cluster.submit import (
@@ -60,7 +62,18 @@ def check_cluster(api: Api, submission: Submission) -> Iterator[Finding]:
 
 
 def _server(api: Api) -> str:
+    """Its version; a server tells that to users without credentials too, to whom all other checks would say the same.
+
+    Raises:
+        UsageError: the server is too old, or this user has no credentials.
+    """
     version = api.version()
+    try:
+        with suppress(UnsupportedError):
+            api.review("SelfSubjectReview")
+    except Forbidden as error:
+        if ANONYMOUS in error.message:
+            raise UsageError(error.message, fix=error.fix) from error
     parts = [
         "".join(filter(str.isdecimal, str(version.get(part, "")))) for part in ("major", "minor")
     ]  # some report 31+

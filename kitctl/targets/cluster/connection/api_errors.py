@@ -33,6 +33,7 @@ class Rule(NamedTuple):
 
 
 _VALUE: Final = re.compile(r": Invalid value: \{.*\}: ", re.DOTALL)  # a whole pod template may be in a message
+ANONYMOUS: Final = 'User "system:anonymous"'  # who the API server sees in a request without credentials
 UNKNOWN_PATH: Final = "404 page not found"  # plain text: the only response of an API server that is not an object
 # fmt: off
 ERROR_RULES: Final = (
@@ -42,6 +43,8 @@ ERROR_RULES: Final = (
     Rule(0, "denied the request", UsageError, "a policy of this cluster forbids it: follow its message"),
     Rule(422, "denied request", UsageError, "a policy of this cluster forbids it: follow its message"),
     Rule(401, "", TargetError, "the credentials are wrong or expired: log in to the cluster again"),
+    Rule(403, ANONYMOUS, Forbidden, "the kubeconfig's user has no credentials: log in to the cluster, or choose "
+            "another --context"),
     Rule(403, "must specify", UsageError, "a quota of the namespace requires it: add {keys} to the job"),
     Rule(403, "exceeded quota", UsageError, "ask for less, or for a larger quota: kubectl describe quota"),
     Rule(403, " usage per ", UsageError, "ask for what kubectl describe limitrange allows: resources.requests, "

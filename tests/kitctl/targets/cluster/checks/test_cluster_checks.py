@@ -35,6 +35,14 @@ def test_a_job_that_could_run_has_no_problems(server: ApiServer, kit: Kit) -> No
     assert server.written() == []
 
 
+def test_a_user_without_credentials_is_told_once(server: ApiServer, kit: Kit) -> None:
+    server.users["token"] = User(name="system:anonymous", rules=[])
+    found = findings(kit, "--nodes", "2", exit_code=1)
+    assert [*found] == ["server"]
+    assert found["server"]["result"] == "problem"
+    assert "no credentials: log in" in found["server"]["fix"]
+
+
 @pytest.mark.parametrize(
     ("memory", "verdict"), [("1e9", "problem"), ("2E", "ok"), ("1000000000000m", "problem"), ("1e12", "ok")]
 )

@@ -30,6 +30,8 @@ ANSWERS = [
           UsageError, "namespace is being deleted"),
     (403, 'jobs.batch "a" is forbidden: User "u" cannot get resource "jobs" in API group "batch" in the namespace "x"',
           Forbidden, "where you have it"),
+    (403, 'jobs.batch is forbidden: User "system:anonymous" cannot list resource "jobs" in API group ""', Forbidden,
+          "the kubeconfig's user has no credentials: log in"),
     (404, 'namespaces "x" not found', UsageError, "kubectl create namespace"),
     (404, 'jobs.batch "a" not found', NotFound, "kitctl list"),
     (409, 'Apply failed with 1 conflict: conflict with "kubectl" using v1: .data.x', ConflictError, "managed-fields"),
