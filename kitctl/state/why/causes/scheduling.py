@@ -232,6 +232,14 @@ SCHEDULING: Final = Family(
             "kubectl get nodes --show-labels lists those that there are: name one; or ScheduleAnyway",
         ),
         Rule(
+            "spread-unsatisfied-or-node-cordoned",
+            r"were unschedulable.*didn't match pod (?:anti-affinity rules|topology spread constraints)"
+            r"|didn't match pod (?:anti-affinity rules|topology spread constraints).*were unschedulable",
+            "no further machine fits how the pods have to be spread, but perhaps those that are cordoned",
+            "kubectl get nodes shows those that are cordoned (SchedulingDisabled), and kubectl uncordon takes it back; "
+            "or scheduling.spread: prefer, fewer nodes",
+        ),
+        Rule(
             "pod-spread-unsatisfied",
             r"didn't match pod anti-affinity rules"
             r"|didn't match pod topology spread constraints",

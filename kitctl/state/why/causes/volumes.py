@@ -135,6 +135,13 @@ VOLUMES: Final = Family(
             "security.profile: none",
         ),
         Rule(
+            "volume-not-writable",
+            r'CreateContainerConfigError\b.*?failed to create subPath directory for volumeMount "([^"]+)"',
+            "the claim's volume cannot be written: the folder of it that is mounted as {0} could not be made",
+            "see whether it is mounted read-only (kubectl describe pvc, kubectl describe pv), full, or lets root write "
+            "(NFS: root_squash); or use another claim: --claim",
+        ),
+        Rule(
             "container-configuration-invalid",
             r"CreateContainerConfigError",
             "",

@@ -41,13 +41,16 @@ NO_MODULE: Final = re.compile(r"No module named '?(kittrain|kitjob)")
 NO_BUILD: Final = "no match for platform"  # containerd's words, while it pulls
 OTHER_PROCESSOR_FIX: Final = "choose one for both, or set nodeSelector"
 
+CONFIG_ERROR: Final = "CreateContainerConfigError"
+NO_SOURCE: Final = re.compile(r"not found|couldn't find key")  # else it is of users, or of a volume
+
 PULL_ERRORS: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 # Waiting reasons that do not resolve by themselves, and what to do.
 FIXES: Final = {
     "ErrImagePull": "check the image's name, and the cluster's right to pull it",
     "ImagePullBackOff": "check the image's name, and the cluster's right to pull it",
     "InvalidImageName": "check the image's name",
-    "CreateContainerConfigError": "create the Secret or ConfigMap that it names",
+    CONFIG_ERROR: "create the Secret or ConfigMap that it names",
 }
 
 
@@ -80,6 +83,15 @@ def format_condition(condition: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
 
 
+def _waiting_fix(reason: str, message: str) -> str:
+    """What to do about a container that waits; empty if that is not known."""
+    if NO_BUILD in message:
+        return OTHER_PROCESSOR_FIX
+    if reason == CONFIG_ERROR and not NO_SOURCE.search(message):
+        return ""
+    return FIXES.get(reason, "")
+
+
 def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     """The most specific one first."""
     conditions = {condition["type"]: condition for condition in pod["status"].get("conditions") or []}
@@ -91,9 +103,7 @@ def _pod_reasons(pod: Object, state: Object, now: float) -> Iterator[str]:
     yield from _outlives(pod) if "terminated" in state else _before_the_ranks(pod, now)
     waiting = state.get("waiting") or {}
     if waiting and waiting.get("reason") not in USUAL_REASONS:
-        fix = FIXES.get(waiting.get("reason", ""), "")
-        if NO_BUILD in waiting.get("message", ""):
-            fix = OTHER_PROCESSOR_FIX
+        fix = _waiting_fix(waiting.get("reason", ""), waiting.get("message", ""))
         yield format_condition(waiting) + (f" ({fix})" if fix else "")
     ended = state.get("terminated") or {}
     if ended.get("reason") in NOT_STARTED and ended.get("message"):

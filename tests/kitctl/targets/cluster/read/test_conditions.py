@@ -136,6 +136,14 @@ NO_PYTHON = 'exec: "python3": executable file not found in $PATH: unknown'
     ("state", "expected"),
     [
         ({"waiting": {"reason": "ContainerCreating"}}, ""),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "a" not found'}},
+            'CreateContainerConfigError: secret "a" not found (create the Secret or ConfigMap that it names)',
+        ),
+        (
+            {"waiting": {"reason": "CreateContainerConfigError", "message": "failed to create subPath directory"}},
+            "CreateContainerConfigError: failed to create subPath directory",
+        ),
         ({"waiting": {"reason": "InvalidImageName", "message": "no"}}, "InvalidImageName: no (check the image's name)"),
         (
             {"waiting": {"reason": "ErrImagePull", "message": "no match for platform in manifest: not found"}},
