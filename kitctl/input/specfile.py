@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kitctl.base import yamlstrict
-from kitctl.base.errors import SpecError, UsageError
+from kitctl.base.errors import Problem, SpecError, UsageError
 from kitctl.base.field_type import FieldType
 from kitctl.input import profiles
 from kitctl.input.job_request import JobRequest, merge, nested
@@ -21,6 +21,8 @@ from kitctl.spec.rules import default_name
 from kitjob.record import replace
 
 _JOB: Final = FieldType(JobSpec)
+_ANY: Final = FieldType(Any)
+_FREE_KEYS: Final = frozenset({"annotations", "labels", "matchLabels", "nodeSelector"})  # whose keys have dots
 
 
 def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
@@ -76,15 +78,20 @@ def _parse_set(text: str) -> dict[str, Any]:
     if not (path and sign):
         raise UsageError(f"--set {text}: not FIELD=VALUE", fix="write it like --set snapshots.keep=5")
     keys, field_type = _resolve(path)
-    return nested(keys, value if field_type.is_text else _parsed(value, field_type))
+    return nested(keys, value if field_type.is_text else _parsed(path, value, field_type))
 
 
 def _resolve(path: str) -> tuple[list[str], FieldType]:
-    """A dotted path as keys, and its type; below a mapping with free keys the rest is one key, dots included."""
+    """A dotted path as keys, and its type; below a mapping with free keys the rest is one key, dots included.
+
+    Parts of a Kubernetes object (``pod.metadata``, ``pod.spec``) are nested by dots, up to such a mapping of theirs.
+    """
     keys: list[str] = []
     current, rest = _JOB, path
     while rest:
         key, _, rest = (rest, "", "") if current.values else rest.partition(".")
+        if current.values == _ANY:
+            return [*keys, *_object_keys(key)], _ANY
         keys.append(key)
         child = current.child(key)
         if child is None:
@@ -93,10 +100,29 @@ def _resolve(path: str) -> tuple[list[str], FieldType]:
     return keys, current
 
 
-def _parsed(text: str, field_type: FieldType) -> Any:
-    """JSON, a list of plain words in brackets, or else the text."""
+def _object_keys(path: str) -> list[str]:
+    """A dotted path within a Kubernetes object as keys."""
+    keys: list[str] = []
+    while path:
+        key, _, path = (path, "", "") if {*keys[-1:]} & _FREE_KEYS else path.partition(".")
+        keys.append(key)
+    return keys
+
+
+def _parsed(path: str, text: str, field_type: FieldType) -> Any:
+    """JSON, a mapping in braces as in YAML, a list of plain words in brackets, or else the text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        is_list = field_type.items and field_type.items.is_text and text.startswith("[") and text.endswith("]")
+        is_any = field_type == _ANY
+        if (field_type.fields or field_type.values or is_any) and text.startswith("{") and text.endswith("}"):
+            return _mapping(path, text, FieldType(dict[str, Any]) if is_any else field_type)
+        is_list = (is_any or (field_type.items and field_type.items.is_text)) and text[:1] + text[-1:] == "[]"
         return [word.strip() for word in text[1:-1].split(",")] if is_list else text
+
+
+def _mapping(path: str, text: str, field_type: FieldType) -> dict[str, Any]:
+    mapping, problems = yamlstrict.read(text, f"--set {path}", field_type)
+    if problems:
+        raise SpecError([Problem(f"{path}.{problem}") for problem in problems])
+    return mapping

@@ -108,6 +108,15 @@ def test_spellings_of_one_size_give_one_spec() -> None:
             "7",
         ),
         ('args=["--lr", "1e-3"]', ("args",), ("--lr", "1e-3")),
+        ("scheduling.nodeSelector={disk: ssd}", ("scheduling", "node_selector"), {"disk": "ssd"}),
+        ('scheduling.nodeSelector={"disk": "ssd"}', ("scheduling", "node_selector"), {"disk": "ssd"}),
+        ("scheduling.nodeSelector={}", ("scheduling", "node_selector"), {}),
+        ("snapshots={keep: 7}", ("snapshots", "keep"), 7),
+        ("pod.metadata.labels.team=x", ("pod", "metadata"), {"labels": {"team": "x"}}),
+        ("pod.metadata.labels.a.b/team=x", ("pod", "metadata"), {"labels": {"a.b/team": "x"}}),
+        ("pod.spec.securityContext.fsGroup=1000", ("pod", "spec"), {"securityContext": {"fsGroup": 1000}}),
+        ("pod.spec.securityContext={fsGroup: 1000}", ("pod", "spec"), {"securityContext": {"fsGroup": 1000}}),
+        ("pod.spec.x=[a, b]", ("pod", "spec"), {"x": ["a", "b"]}),
         ("nodes=2:4", ("nodes",), "2:4"),
     ],
 )
@@ -160,6 +169,14 @@ def test_a_list_in_a_setting_needs_no_quotes(given: str) -> None:
     assert refused("pod.capabilities=IPC_LOCK") == [
         'pod.capabilities: "IPC_LOCK" is not allowed; fix: give a list, as in [a, b]'
     ]
+
+
+def test_a_mapping_in_a_setting_is_read_as_in_a_job_file() -> None:
+    assert refused("scheduling.nodeSelector={disk: 1}") == [
+        'scheduling.nodeSelector.disk: 1 (line 1) is ambiguous in YAML; fix: quote it: "1"'
+    ]
+    with pytest.raises(UsageError, match=r"--set scheduling\.nodeSelector"):
+        build("scheduling.nodeSelector={a: b}, {c: d}")
 
 
 def test_all_errors_are_reported_at_once() -> None:
