@@ -65,6 +65,7 @@ RESOURCES: Final[Mapping[str, Resource]] = {
     "Role": Resource("rbac.authorization.k8s.io/v1", "roles"),
     "RoleBinding": Resource("rbac.authorization.k8s.io/v1", "rolebindings"),
     "Secret": Resource("v1", "secrets"),
+    "SelfSubjectAccessReview": Resource("authorization.k8s.io/v1", "selfsubjectaccessreviews"),
     "SelfSubjectReview": Resource("authentication.k8s.io/v1", "selfsubjectreviews"),
     "SelfSubjectRulesReview": Resource("authorization.k8s.io/v1", "selfsubjectrulesreviews"),
     "Service": Resource("v1", "services"),

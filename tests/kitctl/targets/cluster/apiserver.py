@@ -29,7 +29,7 @@ PATH: Final = re.compile(
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>[^/]+))?"
 )
 OF_OBJECT: Final = re.compile(r"involvedObject\.name=([\w.-]+)")  # events that do not say of what are of all
-REVIEWS: Final = frozenset({"selfsubjectrulesreviews", "selfsubjectreviews"})
+REVIEWS: Final = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
 
 
 def needed_right(method: str, path: str) -> Right | None:
@@ -255,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
         if where["plural"] in REVIEWS and user.name != "system:anonymous":  # who may not even ask that
             if "spec" in request.body and where["plural"] == "selfsubjectreviews":
                 self.warnings.append('299 - "unknown field \\"spec\\""')
-            return 201, request.body | {"status": self._rights_of(user)}
+            return 201, request.body | {"status": self._rights_of(user) | _allowed(user, request.body)}
         resource = where["plural"] + (f".{where['group'].partition('.')[0]}" if where["group"] == "batch" else "")
         key = Key(resource, where["namespace"] or "", where["name"] or "")
         self._authorize(user, request, where, key)
@@ -302,3 +302,12 @@ class Handler(BaseHTTPRequestHandler):
         about = OF_OBJECT.search(request.query.get("fieldSelector", ""))
         chosen = [one for one in items if not about or one.get("involvedObject", {}).get("name", about[1]) == about[1]]
         return 200, {"kind": "List", "metadata": {}, "items": chosen}
+
+
+def _allowed(user: User, review: Object) -> Object:
+    """Whether a user may do what a SelfSubjectAccessReview asks."""
+    asked = review.get("spec", {}).get("resourceAttributes")
+    if not asked:
+        return {}
+    plural = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
+    return {"allowed": user.may(asked["verb"], asked.get("group", ""), plural)}

@@ -145,6 +145,16 @@ def test_a_port_that_nobody_listens_on_is_told(running: Kit) -> None:
     process.wait()
 
 
+def test_without_the_right_no_port_is_announced(server: ApiServer, running: Kit, echo: int) -> None:
+    reads = {"verbs": ["get", "list"], "apiGroups": ["", "batch"], "resources": ["pods", "jobs", "configmaps"]}
+    server.users["token"] = User(rules=[reads])
+    output = running("port-forward", "run", "--rank", "3", "0:80", exit_code=1)
+    assert output.startswith("error: you may not forward ports to pods in namespace 'default' (pods/portforward)")
+    forwards = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods/portforward"]}
+    server.users["token"] = User(rules=[reads, forwards])
+    assert "cannot be used" in running("port-forward", "run", "--rank", "3", f"{echo}:80", exit_code=2)
+
+
 def test_a_taken_port_is_an_error(running: Kit, echo: int) -> None:
     output = running("port-forward", "run", "--rank", "3", f"{echo}:80", exit_code=2)
     assert f"port {echo} of this machine cannot be used: " in output
