@@ -25,6 +25,6 @@ Examples:
 def command(job: Job) -> None:
     """End a job; its logs, its spec and its snapshots stay."""
     job.state()  # fails if there is no such job
-    info(f"{job.name}: draining its nodes")
+    info(f"{job.name}: asking its nodes to drain")
     job.cancel()
     info(f"{job.name}: cancelled; to continue: kitctl restart {job.name}")

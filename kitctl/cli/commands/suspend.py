@@ -25,6 +25,6 @@ Examples:
 def command(job: Job) -> None:
     """Take a snapshot, then stop all nodes; resume continues from there."""
     job.state()  # fails if there is no such job
-    info(f"{job.name}: draining its nodes")
+    info(f"{job.name}: asking its nodes to drain")
     job.suspend()
     info(f"{job.name}: suspended; to continue: kitctl resume {job.name}")
