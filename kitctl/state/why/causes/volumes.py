@@ -138,8 +138,8 @@ VOLUMES: Final = Family(
             "volume-not-writable",
             r'CreateContainerConfigError\b.*?failed to create subPath directory for volumeMount "([^"]+)"',
             "the claim's volume cannot be written: the folder of it that is mounted as {0} could not be made",
-            "see whether it is mounted read-only (kubectl describe pvc, kubectl describe pv), full, or lets root write "
-            "(NFS: root_squash); or use another claim: --claim",
+            "see whether it is mounted read-only (kubectl describe pvc, kubectl describe pv), full, or keeps root from "
+            "writing (NFS: root_squash); or use another claim: --claim",
         ),
         Rule(
             "container-configuration-invalid",
