@@ -120,7 +120,7 @@ def test_a_quota_and_a_limit_range_that_require_limits(namespace: str) -> None:
     apply(namespace, limits)
     output = kitctl("submit", *words, "--memory", "2Gi", exit_code=2)
     assert "maximum memory usage per Container is 1Gi" in output
-    assert "kubectl describe limitrange" in output
+    assert "describe limitrange allows" in output
     assert left(namespace) == set()
     kitctl("submit", *words)
     (made,) = get(namespace, "jobs")["items"]
