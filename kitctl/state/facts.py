@@ -12,6 +12,12 @@ from kitjob.report import Preparation, Report, Termination
 OWN_VOLUMES: Final = "a volume of each node"
 OWN_MEMORY: Final = "the memory of each node"
 OF_NODES: Final = frozenset({OWN_VOLUMES, OWN_MEMORY})  # where snapshots go with the nodes
+# Why Kueue makes no Workload of a job; NAMESPACE is the job's.
+NO_WORKLOAD_FIX: Final = (
+    "see that Kueue manages the namespace: kubectl get namespace NAMESPACE --show-labels has to fit "
+    "managedJobsNamespaceSelector of kubectl get configmap -n kueue-system kueue-manager-config -o yaml (and the job's "
+    "kind be in its integrations.frameworks); and that it runs: kubectl get pods -n kueue-system"
+)
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +69,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     report: Report | None = None
     preparing: Mapping[int, Preparation] = {}  # by node; may be left from an earlier process of the node
     reports: bool = True  # whether its agents publish one
+    unreported: str = ""  # why they cannot, although the job has them publish one
     grace_seconds: float = 30.0  # from SIGTERM to SIGKILL
     snapshots: str = ""
     outputs: str = ""  # where ranks write by relative path, if that is a folder of the job's own

@@ -289,13 +289,15 @@ def _reason(facts: JobFacts, phase: Phase) -> str:
         return _failure_reason(facts.failure)
     if facts.halted and phase not in TERMINAL_PHASES:
         return facts.halted
+    if facts.unreported and phase == "Running":
+        return facts.unreported
     if phase in {"Running", "Succeeded"} and facts.report:
         return facts.report.warning or (_last_failure(facts) if phase == "Running" else "")
     if phase in TERMINAL_PHASES or phase == "Running":
         return ""
     notes = () if _waits(facts) else (node.note for node in facts.nodes)
     preparing = (_preparing(node, facts) for node in facts.nodes)
-    known = next(filter(None, (*notes, *preparing)), facts.note) or _last_failure(facts)
+    known = next(filter(None, (*notes, *preparing)), facts.note) or facts.unreported or _last_failure(facts)
     ended_by = facts.report.ended_by if phase == "Recovering" and facts.report else ""
     return known or ("" if ended_by.endswith(_RANKS_FAILED) else ended_by)
 

@@ -116,6 +116,8 @@ def _restarts(job: JobState) -> str:
 def _progress(facts: JobFacts, job: JobState) -> str:
     if job.standstill:
         raise CheckWarning(f"it stands still after step {job.progress.step}" if job.progress.step else "no step")
+    if facts.unreported:
+        raise CheckWarning("it cannot report: status shows no steps and ranks")
     if not facts.reports:
         raise CheckWarning("it cannot report: status shows no steps and ranks", fix="grant the right to create roles")
     if job.progress.step is None:

@@ -41,6 +41,7 @@ _DID_NOTHING: Final = re.compile(
 _OF_TRAINING: Final = re.compile(r"(?:no optimizer step was seen; )?rank \d+: (.*)", re.DOTALL)
 _FROM_OUTSIDE: Final = re.compile(r"killed by SIG(?!SEGV|FPE|ABRT|ILL|BUS)")  # a crash is the script's own
 _CONFLICT: Final = "torch and what belongs to it stay as they are in the image"  # of requirements
+_OF_JOB: Final = re.compile(r"\b(?:JOB|NAMESPACE)\b(?!=)")
 _DEADLINE: Final = re.compile(r"DeadlineExceeded\b")
 
 
@@ -94,7 +95,7 @@ def explain(job: JobState, now: float) -> Explanation:
     told = says(cause, before.partition(": ")[2].removeprefix("hang: ")) or (its.worded and its.cause in cause)
     return Explanation(
         cause=cause,
-        fix=found.fix,
+        fix=_addressed(found.fix, job),
         code=found.code,
         go_on=_go_on(job),
         then=then,
@@ -102,9 +103,14 @@ def explain(job: JobState, now: float) -> Explanation:
         note="" if cause else note,
         evidence=evidence,
         before="" if told else before,
-        before_fix="" if told else its.fix,
+        before_fix="" if told else _addressed(its.fix, job),
         before_code="" if told else its.code,
     )
+
+
+def _addressed(fix: str, job: JobState) -> str:
+    """A fix whose commands name the job."""
+    return _OF_JOB.sub(lambda found: job.name if found[0] == "JOB" else job.namespace, fix)
 
 
 def _before(job: JobState, now: float, *, local: bool) -> tuple[str, Match]:

@@ -9,6 +9,8 @@ from functools import cache
 from typing import Final, Literal
 
 LIMIT: Final = 160  # characters of a cause
+# JOB and NAMESPACE in a fix stand for those of the job that it is told of.
+AGAIN: Final = "kitctl submit --name JOB --replace --resume ..."  # with the options that it was submitted with
 Stage = Literal["Pending", "Starting", "Running", "Failed"]  # the phase in which a cause is told for the most part
 _PREFIXES: Final = (
     # What libraries put before their own words: the place in their source.
@@ -29,7 +31,7 @@ class Rule:
         code: its stable name, as people count causes.
         pattern: by which a message is recognized.
         cause: in words; ``{0}`` is the pattern's first group. Empty: the message itself.
-        fix: what the user can do.
+        fix: what the user can do; JOB and NAMESPACE in it are those of the job.
         local: the fix on this machine, where that differs: it has no limits of memory, no images and no volumes.
         beside: the fix for a sidecar or an init container, where that differs: its image is another one.
         called: what the traceback has to have, too: some messages mean different things in different places.

@@ -19,7 +19,7 @@ from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
-from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, services
+from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, own_objects
 from kitctl.targets.cluster.read.reports import history_tail, report
 from kitctl.targets.conflicts import (
     check_copies,
@@ -127,18 +127,20 @@ class ClusterTarget:
         kind = of_object(job)
         complete = kind.suspended(job) or len(pods) >= kind.desired_nodes(job)
         warnings = () if complete else events.warning_events(self.api, job)
+        now = time.time()
+        stuck = {
+            **events.stuck_pods(self.api, pods),
+            **last_lines.of_silent_pods(self.api, pods),
+            **last_lines.of_restarted_agents(self.api, pods, report(status), now),
+        }
         return job_facts.from_objects(
             job,
             pods,
             status,
             target=self._context.name,
-            now=time.time(),
+            now=now,
             events=warnings,
-            stuck={
-                **events.stuck_pods(self.api, pods),
-                **last_lines.of_silent_pods(self.api, pods),
-                **services.missing(self.api, namespace, status),
-            },
+            stuck={**stuck, **own_objects.missing(self.api, job, status, stuck)},
             queue=queues.facts(self.api, job),
         )
 
@@ -197,12 +199,16 @@ class ClusterTarget:
         run_control.await_stop(job, partial(finding.pods, self.api, job))
 
     def resume(self, namespace: str, name: str) -> None:
-        """Start a suspended job again."""
+        """Start a suspended job again; one that runs gets its ConfigMap for reports again, if that was deleted."""
         from kitctl.targets.cluster.queue import run_control
         from kitctl.targets.cluster.read import lifecycle
 
         job = self._find(namespace, name)
         run_control.check_open(job)
+        if restored := run_control.restore_status(self.api, job):
+            self._warn(f"the ConfigMap {restored} was gone, and is made anew: the job's agents report to it")
+            if not of_object(job).suspended(job):
+                return
         run_control.start(self.api, job, lifecycle.UNCANCELLED)  # both fields, in case of a concurrent cancel
 
     def restart(self, namespace: str, name: str) -> None:
@@ -216,6 +222,7 @@ class ClusterTarget:
         from kitctl.targets.cluster.read import lifecycle
 
         job = self._find(namespace, name)
+        run_control.check_kept(job)
         end, _, _ = job_facts.result(job)
         if end in {"Succeeded", "Failed"}:
             fix = "submit it again with --replace --resume: it resumes from its last snapshot"

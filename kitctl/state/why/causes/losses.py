@@ -16,6 +16,13 @@ LOSSES: Final = Family(
     "Running",
     (
         Rule(
+            "job-deletion-waits-for-pod",
+            r"the job is being deleted, and waits for pod (\S+), which its finalizer (\S+) keeps",
+            "the job is being deleted, and waits for pod {0}, which its finalizer {1} keeps",
+            "it goes once what set {1} releases it (kubectl get pod {0} -n NAMESPACE -o yaml); if that is gone for "
+            'good: kubectl patch pod {0} -n NAMESPACE --type=merge -p \'{{"metadata": {{"finalizers": null}}}}\'',
+        ),
+        Rule(
             "job-kept-by-finalizer",
             r"the job is being deleted, and kept by its finalizer (\S+)",
             "the job is being deleted, and its finalizer {0} keeps it: who set that has not released it",

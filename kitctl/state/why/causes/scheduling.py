@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule, quoted
+from kitctl.state.facts import NO_WORKLOAD_FIX
+from kitctl.state.why.rule import AGAIN, Family, Rule, quoted
 
 SCHEDULING: Final = Family(
     "Scheduling and quota",
@@ -33,7 +34,8 @@ SCHEDULING: Final = Family(
             "service-account-not-found",
             r"error looking up service account [^/\s]+/(\S+): ",
             "the service account {0} does not exist",
-            "create it, or leave security.serviceAccount out; the pods are made by themselves then",
+            "create it, or leave security.serviceAccount out; the pods are made by themselves then; one named JOB was "
+            f"made with the job: {AGAIN}",
         ),
         quoted(
             "admission-webhook-denied",
@@ -144,6 +146,28 @@ SCHEDULING: Final = Family(
             seen="the scheduler gpu-binpack has said nothing of the pod for 40 s",
         ),
         Rule(
+            "job-parallelism-too-small",
+            r"^the \w+'s ((?:parallelism|number of workers) is \d+, of \d+ nodes): (\S+) (\{.*\})$",
+            "the job's {0}: it waits for the others for good",
+            "kubectl patch {1} JOB -n NAMESPACE --type=merge -p '{2}'",
+        ),
+        Rule(
+            "job-controller-not-responding",
+            r"^(Kubernetes' Job controller has not touched the Job for \d+ s: .*)$",
+            "{0}",
+            "see that the cluster's kube-controller-manager runs: kubectl get pods -n kube-system; kubectl get lease "
+            "-n kube-system kube-controller-manager -o yaml shows when it last did; the job goes on by itself",
+            seen="Kubernetes' Job controller has not touched the Job for 40 s: it has no status and no pods",
+        ),
+        Rule(
+            "operator-not-responding",
+            r"^((\S.*) has not touched the (\w+) for \d+ s: it has no status and no pods)$",
+            "{0}",
+            "see that {1} runs, as the cluster has its kind {2}: kubectl get deployments -A (READY), kubectl logs "
+            "of its pod; the job goes on by itself once it does",
+            seen="the JobSet controller has not touched the JobSet for 40 s: it has no status and no pods",
+        ),
+        Rule(
             "cluster-without-nodes",
             r"no nodes available to schedule pods",
             "the cluster has no machine",
@@ -167,6 +191,13 @@ SCHEDULING: Final = Family(
             "a volume of the job is in a zone, or on a machine, where its pods may not run",
             "kubectl describe pv names the zone or machine (Node Affinity): use machines there, by "
             "scheduling.nodeSelector, or a claim whose class makes the volume where the pod is (WaitForFirstConsumer)",
+        ),
+        Rule(
+            "claim-not-found",
+            r'persistentvolumeclaim "([^"]+-snapshots)" not found',
+            "the claim {0} does not exist",
+            "create it, or name one that is there: --claim; if it was made with the job, which is JOB-snapshots, its "
+            "snapshots are lost: kitctl submit --name JOB --replace ... makes it anew",
         ),
         Rule(
             "claim-not-found",
@@ -337,6 +368,13 @@ SCHEDULING: Final = Family(
             "no flavor of the queue {0} fits what the job asks for: scheduling.nodeSelector, tolerations and resources "
             "of kubectl describe clusterqueue, resourceflavor",
             "waits in queue research: couldn't assign flavors to pod set main: flavor a100 doesn't match node affinity",
+        ),
+        Rule(
+            "queue-without-workload",
+            r"waits in queue ([\w.-]+): Kueue has made no Workload of the (\w+) for (\d+) s$",
+            "Kueue has made no Workload of the job for {2} s, so the queue {0} knows nothing of it",
+            f"{NO_WORKLOAD_FIX}; after a change of that, kubectl annotate {{1}} JOB -n NAMESPACE kitctl.dev/look=1 "
+            "has it look at the job again",
         ),
         Rule(
             "queue-admission-pending",

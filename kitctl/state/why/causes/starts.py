@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule
+from kitctl.state.why.rule import AGAIN, Family, Rule
 
 _REQUIREMENTS: Final = r"the requirements cannot be installed: .*?"
 STARTS: Final = Family(
@@ -195,7 +195,28 @@ STARTS: Final = Family(
             "job-service-deleted",
             r"^(?:node \d+: )?the Service (\S+) is gone: (node \d+) cannot resolve node 0's name (\S+)$",
             "the job's Service {0} is gone, and {1} cannot resolve node 0's name {2}",
-            "submit it again, which makes the Service anew: kitctl submit --replace --resume",
+            f"submit it again, which makes the Service anew: {AGAIN}",
+        ),
+        Rule(
+            "job-status-deleted",
+            r"^the ConfigMap (\S+) is gone: nothing is known of the job's progress, which may go on$",
+            "the ConfigMap {0} that the job reports to is gone: nothing is known of its progress, and it may train on",
+            "kitctl resume JOB makes it anew, and the job reports again within seconds; kitctl logs JOB shows "
+            "whether it trains",
+        ),
+        Rule(
+            "job-secret-deleted",
+            r"^(?:node \d+: )?the Secret (\S+) is gone: (node 0 has .*)$",
+            "the job's Secret {0} is gone: {1}",
+            f"submit it again, which makes the Secret anew: {AGAIN}",
+        ),
+        Rule(
+            "job-secrets-differ",
+            r"waiting for the rendezvous of this run at \S+ \((node 0 has (?:the run's|no) secret, and this node has .*"
+            r"|the other end does not know this run's secret: .*)\)$",
+            "a node's secret is not that of node 0: {0}",
+            "kitctl restart JOB has all nodes read one; if the Secret JOB-rendezvous is gone, submit it again, which "
+            f"makes it anew: {AGAIN}",
         ),
         Rule(
             "rendezvous-host-not-resolved",

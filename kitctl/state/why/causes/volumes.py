@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kitctl.state.why.rule import Family, Rule
+from kitctl.state.why.rule import AGAIN, Family, Rule
 
 VOLUMES: Final = Family(
     "Volumes, Secrets and ConfigMaps",
@@ -15,6 +15,12 @@ VOLUMES: Final = Family(
             r'FailedMount\b.*?configmap "(kittrain-([^-"]+)-[^"]+)" not found',
             "somebody has deleted the configmap {0}, the trainer that was sent with the job",
             "submit any job in this namespace with kitctl {1}, which sends it again: the pods continue by themselves",
+        ),
+        Rule(
+            "job-config-or-secret-deleted",
+            r"the (ConfigMap|Secret) (\S+), which was made with the job, is gone: ",
+            "the {0} {1} is gone, which was made with the job",
+            f"submit it again, which makes it anew: {AGAIN}",
         ),
         Rule(
             "volume-config-or-secret-missing",

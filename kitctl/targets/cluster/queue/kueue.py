@@ -39,19 +39,27 @@ def workload_of(job: Object, workloads: Sequence[Object]) -> Object | None:
     return max(admitted or open_ones, key=_created, default=None)
 
 
-def facts(job: Object, workload: Object | None, position: int | None = None) -> QueuePosition | None:
+def facts(
+    job: Object, workload: Object | None, position: int | None = None, *, unmade: float = 0.0
+) -> QueuePosition | None:
     """A job's position in its queue; None: it is in none.
 
     Args:
         job: its object.
         workload: its Workload; None: there is none, or this user may not read it.
         position: Workloads before it in the cluster queue, if known.
+        unmade: seconds for which it is known to have no Workload; 0: not known.
     """
     if not (queue := queue_of(job)):
         return None
     if workload is None:
         waits = of_object(job).suspended(job)
-        return QueuePosition(name=queue, state="Waiting" if waits else "Admitted")
+        reason = (
+            f"Kueue has made no Workload of the {of_object(job).resource} for {unmade:.0f} s"
+            if unmade and waits
+            else ""
+        )
+        return QueuePosition(name=queue, state="Waiting" if waits else "Admitted", reason=reason)
     state = _state(workload)
     place = None if position is None or state != "Waiting" else position + 1
     return QueuePosition(name=queue, state=state, position=place, reason=_reason(workload, state))

@@ -12,14 +12,18 @@ from typing import Final
 
 from kitctl.base import names
 from kitctl.base.errors import Forbidden, KitError, TargetError
-from kitctl.state.facts import QueuePosition
+from kitctl.kinds import of_object
+from kitctl.state.facts import NO_WORKLOAD_FIX, QueuePosition
 from kitctl.state.history import QueueWait
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
 from kitctl.targets.cluster.queue import admissions, kueue
+from kitctl.targets.cluster.read import job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import POLL_SECONDS, wait_deleted
 
 WORKLOAD_SECONDS: Final = 10.0  # for Kueue to make one
+UNMADE_SECONDS: Final = 30.0  # after which it is told that there is none
+MADE_SECONDS: Final = 3.0  # in which one is made of a job that has just been put into its queue
 RIGHT: Final = "ask for the right to change workloads (ClusterRole kueue-workload-editor-role), or use kitctl delete"
 
 
@@ -28,13 +32,30 @@ def facts(api: Api, job: Object) -> QueuePosition | None:
     if not kueue.queue_of(job):
         return None
     workload = _find(api, job)
-    found = kueue.facts(job, workload)
+    found = kueue.facts(job, workload, unmade=0.0 if workload else _unmade(api, job))
     if workload is None or found is None or found.state != "Waiting":
         return found
     with suppress(KitError):  # Kueue is away, or an older one, or this user may not see others' jobs
         pending = api.pending_workloads(job["metadata"]["namespace"], found.name)
         return kueue.facts(job, workload, kueue.position_of(workload, pending))
     return found
+
+
+def _unmade(api: Api, job: Object) -> float:
+    """For how many seconds Kueue has made no Workload of a job; 0: it may be about to, or that is not known.
+
+    It looks twice: the job may have been put into its queue, or its Workload be replaced, in this moment.
+    """
+    waited = time.time() - job_facts.unix_seconds(job["metadata"]["creationTimestamp"])
+    if lifecycle.is_pending(job) or not of_object(job).suspended(job) or waited < UNMADE_SECONDS:
+        return 0.0
+    with suppress(KitError):
+        for pause in (0.0, MADE_SECONDS):
+            time.sleep(pause)
+            if kueue.workload_of(job, _select(job, api.select_once)):
+                return 0.0
+        return waited
+    return 0.0
 
 
 def decides(api: Api, job: Object) -> bool:
@@ -82,7 +103,7 @@ def workload(api: Api, job: Object) -> Object:
             return found | {"kind": "Workload"}
         if time.monotonic() > deadline:
             what = f"Kueue has made no Workload for {where['name']!r}"
-            raise TargetError(what, fix="see whether it runs: kubectl get pods -n kueue-system")
+            raise TargetError(what, fix=NO_WORKLOAD_FIX.replace("NAMESPACE", where["namespace"]))
         time.sleep(POLL_SECONDS)
 
 

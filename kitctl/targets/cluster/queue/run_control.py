@@ -6,28 +6,41 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kitctl.base import names
-from kitctl.base.errors import ConflictError, TargetError
+from kitctl.base import documents, names
+from kitctl.base.errors import ConflictError, Forbidden, TargetError
 from kitctl.kinds import of_object
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
-from kitctl.targets.cluster.read import job_facts
+from kitctl.targets.cluster.read import job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import POLL_SECONDS
 
 STOP_SLACK_SECONDS: Final = 30.0  # beyond the grace period
 
 
 def check_open(job: Object) -> None:
-    """Refuse to change a job that has ended.
+    """Refuse to change a job that has ended, or that is being deleted.
 
     Raises:
-        ConflictError: it has.
+        ConflictError: it has, or is.
     """
+    check_kept(job)
     end, _, _ = job_facts.result(job)
     if end:
         fix = "kitctl restart starts a cancelled job again" if end == "Cancelled" else "submit it again"
         raise ConflictError(f"{job['metadata']['name']!r} has already ended ({end.lower()})", fix=fix)
+
+
+def check_kept(job: Object) -> None:
+    """Refuse to change a job that is being deleted: nothing starts its nodes again.
+
+    Raises:
+        ConflictError: it is.
+    """
+    name = job["metadata"]["name"]
+    if "deletionTimestamp" in job["metadata"]:
+        fix = f"kitctl why {name} shows what it waits for; submit it again once it is gone"
+        raise ConflictError(f"{name!r} is being deleted", fix=fix)
 
 
 def stop(api: Api, job: Object, marks: Object | None = None) -> None:
@@ -56,6 +69,25 @@ def start(api: Api, job: Object, marks: Object) -> None:
         queues.start(api, job)
     else:
         api.patch(job, marks | of_object(job).suspend(suspended=False))
+
+
+def restore_status(api: Api, job: Object) -> str:
+    """Create the ConfigMap that a job's agents report to if it is known to be gone; returns its name then."""
+    where = job["metadata"]
+    kind, _, name = documents.read_run(job_facts.plain_environment(job)).report.partition(":")
+    try:
+        if kind != "configmap" or api.find("ConfigMap", where["namespace"], name):
+            return ""
+    except Forbidden:
+        return ""
+    labels = where.get("labels", {}) | {names.LABEL_COMPONENT: "status"}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": where["namespace"], "labels": labels},
+    }
+    api.create(lifecycle.with_owner_reference(config_map, job))
+    return name
 
 
 def await_stop(job: Object, pods: Callable[[], list[Object]]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from kitctl.base.quantity import amount
-from kitctl.kinds import all_kinds
+from kitctl.kinds import all_kinds, of_object
 from kitctl.state.facts import QueuePosition
 from kitctl.targets.cluster.read import lifecycle
 
@@ -27,6 +28,9 @@ START_CPU_SECONDS: Final = 10.0  # of a processor, that a node's start takes for
 FEW_CPUS: Final = 0.15  # with which that takes more than a minute
 THROTTLED_SECONDS: Final = 30.0  # since its start, before they are told
 BINDING_SECONDS: Final = 10.0  # that a claim may take to get its volume
+
+UNTOUCHED_SECONDS: Final = 30.0  # after which a controller that runs has written a job's status, also a suspended one's
+ENDED: Final = frozenset({"Succeeded", "Failed"})  # phases of a pod
 
 LEAVES: Final = "is being deleted"
 LIMIT_RANGER: Final = "kubernetes.io/limit-ranger"  # annotation of pods: which of their resources it has set
@@ -76,6 +80,38 @@ def _held(job: Object) -> str:
     if holder := lifecycle.kept_by(job):
         return f"the job is being deleted, and kept by its finalizer {holder}"
     return "the job is being deleted" if job["metadata"].get("deletionTimestamp") else ""
+
+
+def halted(job: Object, pods: Sequence[Object]) -> str:
+    """Why nothing starts a job's nodes again, or not all of them; empty: nothing is known to keep them."""
+    if job["metadata"].get("deletionTimestamp"):
+        ended = (pod for pod in pods if pod["status"].get("phase") in ENDED)
+        held = next(((pod["metadata"]["name"], holder) for pod in ended if (holder := lifecycle.kept_by(pod))), None)
+        return (
+            f"the job is being deleted, and waits for pod {held[0]}, which its finalizer {held[1]} keeps"
+            if held
+            else ""
+        )
+    return _too_few(job)
+
+
+def _too_few(job: Object) -> str:
+    """A number of nodes that somebody has set below the least one with which the job trains."""
+    kind = of_object(job)
+    number, least = kind.desired_nodes(job), int(kind.nodes(job).partition(":")[0])
+    if number >= least or kind.suspended(job) or kind.fixed_size:
+        return ""
+    spec, key = json.dumps(kind.scale(least)), "parallelism" if kind.resource == "Job" else "number of workers"
+    return f"the {kind.resource}'s {key} is {number}, of {least} nodes: {kind.key} {spec}"
+
+
+def untouched(job: Object, pods: Sequence[Object], now: float) -> str:
+    """That no controller has written anything to a job that is to run; empty: one has, or may still do so."""
+    kind, seconds = of_object(job), _since(job["metadata"]["creationTimestamp"], now)
+    if job.get("status") or pods or kind.suspended(job) or seconds < UNTOUCHED_SECONDS:
+        return ""
+    who = kind.operator or "Kubernetes' Job controller"
+    return f"{who} has not touched the {kind.resource} for {seconds:.0f} s: it has no status and no pods"
 
 
 def format_condition(condition: Mapping[str, Any]) -> str:
@@ -299,6 +335,9 @@ def _termination(pod: Object, state: Object, now: float, disruption: Mapping[str
         return
     if now < datetime.fromisoformat(since).timestamp() + SLACK_SECONDS:  # when its grace period is over
         yield LEAVES + (f": {format_condition(disruption)}" if disruption else "")
+        return
+    if "terminated" in state and (holder := lifecycle.kept_by(pod)):
+        yield f"has ended, and is kept by its finalizer {holder}"
         return
     if "terminated" in state:  # its kubelet has reported it; the controller's finalizer holds the pod
         yield "has ended, and is replaced once Kubernetes' Job controller notices: up to ten minutes"

@@ -12,8 +12,10 @@ from typing import Final
 
 from kitctl.base import names
 from kitctl.base.errors import ConflictError, Forbidden, KitError, TargetError
+from kitctl.kinds import all_kinds
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object, key_of
+from kitctl.targets.cluster.read import finding
 from kitctl.targets.cluster.read.lifecycle import annotations_of, kept_by
 
 POLL_SECONDS: Final = 0.5
@@ -90,11 +92,23 @@ def wait_deleted(api: Api, found: Object, seconds: float = DELETE_SECONDS) -> No
     while (now := api.find(kind, where["namespace"], where["name"])) and now["metadata"]["uid"] == where["uid"]:
         waited, holder = time.monotonic() - began, kept_by(now)
         if waited > seconds:
-            raise _still_exists(now, f"{what} still exists after {seconds:.0f} s", holder)
+            still = f"{what} still exists after {seconds:.0f} s"
+            raise _pod_stays(api, now, still) or _still_exists(now, still, holder)
         if holder and waited > HELD_SECONDS and not told:
             told = True
             api.warn(f"{what} is kept by its finalizer {holder}: waiting for what set that, for up to {seconds:.0f} s")
         time.sleep(POLL_SECONDS)
+
+
+def _pod_stays(api: Api, found: Object, what: str) -> TargetError | None:
+    """The error for a job that waits for a pod, which somebody's finalizer keeps; None: there is no such pod."""
+    if key_of(found) not in {kind.key for kind in all_kinds().values()}:
+        return None
+    with suppress(KitError):
+        kept = ((pod | {"kind": "Pod"}, kept_by(pod)) for pod in finding.pods(api, found))
+        pod, holder = next((one for one in kept if one[1]), (found, ""))
+        return _still_exists(pod, f"{what}: it waits for pod {pod['metadata']['name']!r}", holder) if holder else None
+    return None
 
 
 def _still_exists(found: Object, what: str, holder: str) -> TargetError:

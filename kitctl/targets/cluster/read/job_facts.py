@@ -26,6 +26,7 @@ Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
+GONE_SECONDS: Final = 5.0  # that a node runs after which its ConfigMap is not just being read
 _BY_TIME: Final = "DeadlineExceeded"  # of a job that its deadline has ended, whatever it recovered from before
 
 
@@ -51,6 +52,7 @@ def from_objects(
         nodes = tuple(replace(node, note="" if node.note == conditions.LEAVES else node.note) for node in nodes)
     how, ended, message = result(job)
     published = reports.report(status) or reports.own_report(job)
+    unreported = "" if published else _unreported(job, nodes, status, now)
     return JobFacts(
         name=job["metadata"]["name"],
         namespace=job["metadata"]["namespace"],
@@ -66,13 +68,24 @@ def from_objects(
         nodes=nodes,
         report=published,
         preparing=reports.preparing(status),
-        reports=bool(documents.read_run(plain_environment(job)).report),
+        reports=bool(documents.read_run(plain_environment(job)).report) and not unreported,
+        unreported=unreported,
         grace_seconds=grace_seconds(job),
         snapshots=snapshots(job),
         outputs=outputs(job, published.run if published else ""),
         queue=queue,
-        note=conditions.job_reason(job, queue, events),
+        note=conditions.job_reason(job, queue, events) or conditions.untouched(job, pods, now),
+        halted=conditions.halted(job, pods),
     )
+
+
+def _unreported(job: Object, nodes: Sequence[NodeFacts], status: Object | None, now: float) -> str:
+    """That the ConfigMap of its report is gone: it is made before the first node."""
+    kind, _, name = documents.read_run(plain_environment(job)).report.partition(":")
+    runs = any(node.alive and now > (node.started or now) + GONE_SECONDS for node in nodes)
+    if status is None and runs and kind == "configmap":
+        return f"the ConfigMap {name} is gone: nothing is known of the job's progress, which may go on"
+    return ""
 
 
 def _node_range(job: Object) -> str:

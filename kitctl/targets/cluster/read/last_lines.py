@@ -1,7 +1,11 @@
-"""Why pods ended before a process of theirs became an agent, which would have left a message: from their logs."""
+"""What only their logs tell of pods: why one ended without an agent, or why its agent is started again and again.
+
+An agent would have left a message, or a report, once it has joined the others.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
@@ -12,8 +16,13 @@ from kitctl.state.logs import parse
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.read import conditions, job_facts
+from kitjob.report import Report
 
 BEFORE_THE_AGENT: Final = frozenset({1, 126, 127, 255})  # exit codes of runc and of Python; agents have others
+# What the supervisor of a pod prints.
+AGAIN: Final = re.compile(r"^(?:\[agent \d+\]: )?started again in place, restart (\d+): (the agent was killed by .*)$")
+OFTEN: Final = 2  # restarts of an agent that has not joined: one may be an accident
+JOINS_IN: Final = 10.0  # seconds, for the most part
 MOST: Final = 3  # pods whose logs are read: those of one job mostly end alike
 
 
@@ -27,6 +36,25 @@ def of_silent_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
             lines = api.lines(where["namespace"], where["name"], job_facts.container_name(pod), tailLines=str(LINES))
             if said := last_words([parse(line, 0).text for line in lines]):
                 found[where["name"]] = conditions.before_the_agent(said) or ended_with(_exit_code(pod), said)
+    return found
+
+
+def of_restarted_agents(api: Api, pods: Sequence[Object], joined: Report | None, now: float) -> dict[str, str]:
+    """By name, how the agents of pods ended that run, and have not joined the others since: of the latest few.
+
+    What starts an agent again in place reports nothing; the pod itself only runs.
+    """
+    formed = joined.formed if joined else 0.0
+    began = {pod["metadata"]["name"]: job_facts.started_at(pod) or now for pod in pods if job_facts.is_running(pod)}
+    young = {name for name, start in began.items() if start > formed and now > start + JOINS_IN}
+    found = {}
+    with suppress(KitError):
+        for pod in [one for one in sorted(pods, key=job_facts.created) if one["metadata"]["name"] in young][-MOST:]:
+            where = pod["metadata"]
+            lines = api.lines(where["namespace"], where["name"], job_facts.container_name(pod), tailLines=str(LINES))
+            told = [again for line in lines if (again := AGAIN.search(parse(line, 0).text))]
+            if told and int(told[-1][1]) >= OFTEN:
+                found[where["name"]] = f"{told[-1][2]}; it was started again in place {told[-1][1]} times"
     return found
 
 

@@ -14,7 +14,13 @@ from kitctl.kinds import of_object
 Object: TypeAlias = dict[str, Any]
 # Kubernetes' own, and Kueue's, which end by themselves.
 OWN_FINALIZERS: Final = frozenset(
-    {"orphan", "foregroundDeletion", "kubernetes.io/pvc-protection", "kueue.x-k8s.io/resource-in-use"}
+    {
+        "orphan",
+        "foregroundDeletion",
+        "batch.kubernetes.io/job-tracking",
+        "kubernetes.io/pvc-protection",
+        "kueue.x-k8s.io/resource-in-use",
+    }
 )
 _CHOSEN: Final = ("controller-uid", "job-name")
 IDENTITY: Final = frozenset({*_CHOSEN, *(f"batch.kubernetes.io/{name}" for name in _CHOSEN)})  # labels of a Job's pods

@@ -82,3 +82,16 @@ def test_a_way_to_node_0_that_is_closed_for_long_is_reported_ever_less_often(
 def test_a_port_that_is_not_open_yet_is_none(told: Callable[[str], list[str]]) -> None:
     for _ in range(10):
         assert told("waiting for node 0 at job-0.job:29400 ([Errno 111] Connection refused)") == []
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        "node 0 has the run's secret, and this node has none",
+        "node 0 has no secret, and this node has the run's secret",
+        "the other end does not know this run's secret: another secret, or another run",
+    ],
+)
+def test_a_secret_that_only_one_of_both_has_is_reported(told: Callable[[str], list[str]], why: str) -> None:
+    reason = f"waiting for the rendezvous of this run at job-0.job:29400 ({why})"
+    assert [told(reason), told(reason)] == [[], [reason]]

@@ -15,9 +15,11 @@ from kittrain.job.env import NodeEnv
 
 INSTALLING: Final = "installing requirements"
 UNREACHED_FOR: Final = 30.0  # seconds until it is reported, and again after twice as long: node 0 may not run for hours
+# An address, or a name, that fails; or a secret that only one of both has.
 _NO_WAY: Final = re.compile(
     r"timed out|No route to host|unreachable|\[Errno -\d+\] "
-)  # an address, or a name, that fails
+    r"|this node has none\)|node 0 has no secret|does not know this run's secret"
+)
 Log = Callable[[str], None]
 
 

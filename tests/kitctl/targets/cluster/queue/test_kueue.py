@@ -82,6 +82,11 @@ def test_without_the_right_to_read_workloads_the_job_itself_shows_whether_it_wai
     assert [one.state for one in states if one] == ["Waiting", "Admitted"]
 
 
+def test_a_job_that_waits_without_a_workload_says_for_how_long() -> None:
+    waits, admitted = (kueue.facts(job(suspend=suspend), None, unmade=40.2) for suspend in (True, False))
+    assert [one.reason for one in (waits, admitted) if one] == ["Kueue has made no Workload of the Job for 40 s", ""]
+
+
 def test_the_position_counts_from_one_and_only_while_it_waits() -> None:
     waits, admitted = workload("QuotaReserved=False: full"), workload("Admitted=True")
     pending = [{"metadata": {"name": name}, "positionInClusterQueue": n} for n, name in ((0, "x"), (3, "job-0"))]

@@ -200,6 +200,27 @@ def test_a_workload_that_kueue_never_makes_is_reported(kit: Kit, monkeypatch: py
     assert "Kueue has made no Workload for 'run'" in kit("suspend", "run", exit_code=1)
 
 
+def test_a_job_of_which_kueue_makes_no_workload_has_a_cause(
+    kit: Kit, kueue: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queues, "MADE_SECONDS", 0.0)
+    kit("submit", *QUEUED)
+    monkeypatch.setattr(queues, "UNMADE_SECONDS", 1e12)
+    assert "waits in queue team\n" in kit("status", "run"), "it may be about to"
+    monkeypatch.setattr(queues, "UNMADE_SECONDS", 0.0)
+    kueue.plan("GET .*/workloads$", answer=(403, {"kind": "Status", "reason": "Forbidden", "message": "", "code": 403}))
+    kueue.plan("GET .*/workloads$", answer=(403, {"kind": "Status", "reason": "Forbidden", "message": "", "code": 403}))
+    assert "waits in queue team\n" in kit("status", "run"), "who may not read Workloads is told nothing of them"
+    page = kit("why", "run")
+    assert page.startswith("Kueue has made no Workload of the job for ")
+    assert "kubectl get namespace default --show-labels has to fit managedJobsNamespaceSelector" in page
+    assert "kubectl get pods -n kueue-system" in page
+    kueue.faults.clear()
+    kueue.plan("GET .*/workloads$", times=1)
+    kueue.plan("GET .*/workloads$", before=lambda: admit(kueue))
+    assert "made no Workload" not in kit("why", "run"), "it is made in this moment"
+
+
 def test_if_kueue_was_uninstalled_the_job_itself_is_suspended(kit: Kit, kueue: ApiServer) -> None:
     kit("submit", *QUEUED)
     kueue.store.objects[JOB]["spec"]["suspend"] = False

@@ -51,6 +51,14 @@ def test_an_ended_pod_that_stays_is_kept_by_its_controller_not_by_its_node() -> 
     assert note(pod, now=over + 60).startswith("has ended, and is replaced once Kubernetes' Job controller notices")
 
 
+def test_an_ended_pod_that_a_finalizer_keeps_names_it() -> None:
+    pod = recorded("leaving").pods[1]
+    over = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]).timestamp()
+    pod["status"]["containerStatuses"][0]["state"] = {"terminated": {"reason": "Error", "exitCode": 75}}
+    pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking", "sre.io/hold"]
+    assert note(pod, now=over + 60) == "has ended, and is kept by its finalizer sre.io/hold"
+
+
 def test_a_pod_that_is_preempted_says_so_while_it_ends() -> None:
     pod = recorded("leaving").pods[1]
     pod["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]

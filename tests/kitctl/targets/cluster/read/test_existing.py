@@ -98,6 +98,21 @@ def test_who_keeps_an_object_is_told_while_it_is_waited_for(
     assert "is kept by its finalizer example.com/hold" in once
 
 
+def test_a_pod_that_keeps_a_job_is_named_with_its_finalizer(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    server.store.objects[JOB]["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    labels = {
+        names.LABEL_NAME: names.APP_NAME,
+        names.LABEL_COMPONENT: "trainer",
+        names.LABEL_INSTANCE: "run",
+    }
+    where = {"labels": labels, "finalizers": ["sre.io/hold"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    server.put("pods", "run-0-x", metadata=where, spec={}, status={"phase": "Failed"})
+    with pytest.raises(TargetError, match=r"waits for pod 'run-0-x': its finalizer sre\.io/hold keeps it") as caught:
+        existing.wait_deleted(kit.target().api, job(server), seconds=0.0)
+    assert "kubectl patch Pod -n default run-0-x --type=merge" in caught.value.fix
+
+
 def test_a_request_during_a_quota_update_is_retried(server: ApiServer, kit: Kit) -> None:
     """The quota controller answers concurrent creations with a conflict, although no such object exists."""
     left = [2]

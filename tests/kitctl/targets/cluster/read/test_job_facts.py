@@ -14,7 +14,10 @@ from kitctl.output.view.text import job_page
 from kitctl.state import phase as state
 from kitctl.state.why.explain import explain
 from kitctl.targets.cluster.read import job_facts
-from tests.kitctl.targets.cluster.recorded import recorded
+from kitjob import document
+from kitjob.job_keys import JobKeys
+from kitjob.run import RunFacts
+from tests.kitctl.targets.cluster.recorded import Object, recorded
 
 
 def at(time: str) -> float:
@@ -55,6 +58,77 @@ def test_pods_that_are_deleted_with_their_job_explain_nothing() -> None:
     ends = job | {"metadata": job["metadata"] | {"deletionTimestamp": moment}}
     known = job_facts.from_objects(ends, recorded("leaving").pods, None, target="kind-kitctl", now=at(moment))
     assert (state.derive(known).reason, known.nodes[1].note) == ("the job is being deleted", "")
+
+
+def test_a_pod_that_keeps_a_job_which_is_being_deleted_is_named() -> None:
+    found, moment = recorded("leaving"), "2026-11-21T14:20:51Z"
+    ends = found.job | {"metadata": found.job["metadata"] | {"deletionTimestamp": moment}}
+    pod = found.pods[1]
+    pod["status"] |= {"phase": "Failed"}
+
+    def reason() -> str:
+        return state.derive(job_facts.from_objects(ends, found.pods, None, target="kind", now=at(moment))).reason
+
+    assert reason() == "the job is being deleted"
+    pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking", "sre.io/hold"]
+    held = f"waits for pod {pod['metadata']['name']}, which its finalizer sre.io/hold keeps"
+    assert reason() == f"the job is being deleted, and {held}"
+    pod["status"] |= {"phase": "Running"}
+    assert reason() == "the job is being deleted", "it still ends by itself"
+
+
+def test_a_job_whose_config_map_is_gone_may_run_and_says_that_nothing_is_known() -> None:
+    found, moment = recorded("running"), at("2026-11-21T14:25:00Z")
+    (container,) = found.job["spec"]["template"]["spec"]["containers"]
+    told = document.write(JobKeys(), RunFacts(report="configmap:leaves-status"))
+    container["env"].append({"name": "KIT_SPEC", "value": told})
+    blind = job_facts.from_objects(found.job, found.pods, None, target="kind", now=moment)
+    page = state.derive(blind)
+    assert page.phase == "Running"
+    assert page.reason == "the ConfigMap leaves-status is gone: nothing is known of the job's progress, which may go on"
+    assert [node.state for node in page.nodes] == ["Running", "Running"]
+    early = job_facts.from_objects(found.job, found.pods, None, target="kind", now=at("2026-11-21T14:20:00Z"))
+    assert (early.unreported, early.reports) == ("", True), "it may have been made in this moment"
+    empty = job_facts.from_objects(found.job, found.pods, {"data": {}}, target="kind", now=moment)
+    assert (empty.unreported, state.derive(empty).phase) == ("", "Starting"), "no rank has started yet"
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes", "told"),
+    [
+        ({"parallelism": 1}, "2", True),
+        ({"parallelism": 0}, "2", True),
+        ({"parallelism": 2}, "2", False),
+        ({"parallelism": 1, "suspend": True}, "2", False),
+        ({"parallelism": 1, "completions": 1}, "1:2", False),
+    ],
+)
+def test_fewer_nodes_than_the_job_trains_with_halt_it(spec: Object, nodes: str, *, told: bool) -> None:
+    found = recorded("running")
+    (container,) = found.job["spec"]["template"]["spec"]["containers"]
+    container["env"] = [one for one in container["env"] if one["name"] != "PET_NNODES"]
+    container["env"].append({"name": "PET_NNODES", "value": nodes})
+    job = found.job | {"spec": found.job["spec"] | spec}
+    halted = job_facts.from_objects(job, found.pods[:1], None, target="kind", now=0.0).halted
+    patch = 'Job.batch {"spec": {"parallelism": 2, "completions": 2}}'
+    assert halted == (f"the Job's parallelism is {spec['parallelism']}, of 2 nodes: {patch}" if told else "")
+
+
+def test_a_job_that_no_controller_has_written_to_says_so() -> None:
+    found = recorded("running")
+    job = {key: one for key, one in found.job.items() if key != "status"}
+    created = at(job["metadata"]["creationTimestamp"])
+
+    def reason(job: Object, pods: list[Object], seconds: float) -> str:
+        return state.derive(job_facts.from_objects(job, pods, None, target="kind", now=created + seconds)).reason
+
+    assert reason(job, [], 40) == (
+        "Kubernetes' Job controller has not touched the Job for 40 s: it has no status and no pods"
+    )
+    assert reason(job, [], 20) == ""
+    assert reason(found.job, [], 40) == ""
+    assert reason(job | {"spec": job["spec"] | {"suspend": True}}, [], 40) == ""
+    assert "not touched" not in reason(job, found.pods, 40)
 
 
 def test_pods_that_are_deleted_by_a_suspension_explain_nothing() -> None:
