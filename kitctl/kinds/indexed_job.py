@@ -42,6 +42,8 @@ class IndexedJob(JobKind):
     headless_service = True
     restart_policy = "Never"
     queue_admits_fewer = True
+    size_field = "parallelism"
+    pod_finalizer = "batch.kubernetes.io/job-tracking"
 
     def pod_name(self, job: str, index: int) -> str:
         """The Job controller appends a random suffix to the pod's name, but not to its host name."""

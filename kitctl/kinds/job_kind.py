@@ -50,6 +50,12 @@ class JobKind(ABC):
     """Why new jobs should have another kind; empty: no reason."""
     prerequisite: ClassVar[Prerequisite | None] = None
     """What its jobs need besides."""
+    size_field: ClassVar[str] = ""
+    """The field that has the number of nodes of one that can be scaled, in a sentence."""
+    pod_finalizer: ClassVar[str] = ""
+    """What its controller holds each pod by until it has seen its end; empty: by nothing."""
+    made_of: ClassVar[str] = ""
+    """The key of what its controller makes of a job, of the same name, for another one to run; empty: it makes pods."""
     template: ClassVar[str]
     """The object's template under ``manifests/``, without its suffix."""
     templates: ClassVar[Path | None] = None

@@ -35,6 +35,7 @@ class PyTorchJob(JobKind):
     sets_torchrun_env = True
     headless_service = False
     restart_policy = ""
+    size_field = "replicas"
 
     def pod_name(self, job: str, index: int) -> str:
         """The operator names pods after their replica type."""

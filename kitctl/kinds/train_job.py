@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from kitctl.base import documents, names
 from kitctl.base.errors import Problem, SpecError
 from kitctl.kinds.job_kind import Object, Prerequisite, Result, plain_env
-from kitctl.kinds.job_set import NODE, SET_NAME, JobSetPods
+from kitctl.kinds.job_set import NODE, SET_NAME, JobSet, JobSetPods
 from kitjob import variables
 from kitjob.names import EXIT_CODES, SNAPSHOT_PATH
 from kitjob.record import camel
@@ -95,6 +95,7 @@ class TrainJob(JobSetPods):
         version="1",
         fix="have it installed: helm install kit-platform charts/platform",
     )
+    made_of = JobSet().key
     elastic_runtime = ELASTIC_RUNTIME
     template = "trainjob"
     exit_codes = EXIT_CODES

@@ -22,6 +22,9 @@ Examples:
 @click.command(cls=Command, epilog=EPILOG)
 @named_job
 def command(job: Job) -> None:
-    """Start a suspended job again, from its last snapshot."""
+    """Start a suspended job again, from its last snapshot.
+
+    One that runs gets the ConfigMap that it reports to again, if somebody has deleted that; it is not disturbed.
+    """
     job.resume()
     info(f"{job.name}: resumed; watch it: kitctl status -w {job.name}")

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from kitctl.base import documents, names
 from kitctl.base.errors import ConflictError, UnsupportedError
 from kitctl.kinds import of_object
@@ -19,7 +21,7 @@ from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.kubeconfig import Context
 from kitctl.targets.cluster.connection.resources import Object
 from kitctl.targets.cluster.queue import kueue, queues
-from kitctl.targets.cluster.read import events, finding, job_facts, last_lines, own_objects
+from kitctl.targets.cluster.read import conditions, events, finding, job_facts, last_lines, own_objects
 from kitctl.targets.cluster.read.reports import history_tail, report
 from kitctl.targets.conflicts import (
     check_copies,
@@ -131,9 +133,9 @@ class ClusterTarget:
         stuck = {
             **events.stuck_pods(self.api, pods),
             **last_lines.of_silent_pods(self.api, pods),
-            **last_lines.of_restarted_agents(self.api, pods, report(status), now),
+            **last_lines.of_restarted_agents(self.api, pods, status, now),
         }
-        return job_facts.from_objects(
+        known = job_facts.from_objects(
             job,
             pods,
             status,
@@ -143,6 +145,9 @@ class ClusterTarget:
             stuck={**stuck, **own_objects.missing(self.api, job, status, stuck)},
             queue=queues.facts(self.api, job),
         )
+        if not (complete or pods or known.note) and (made := finding.made_of(self.api, job)):
+            return replace(known, note=conditions.untouched(made, pods, now))
+        return known
 
     def lines(self, namespace: str, name: str) -> list[Iterator[Line]]:
         """The logs of the existing pods, and for deleted ones the copies on the claim."""

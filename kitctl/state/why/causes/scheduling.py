@@ -147,7 +147,7 @@ SCHEDULING: Final = Family(
         ),
         Rule(
             "job-parallelism-too-small",
-            r"^the \w+'s ((?:parallelism|number of workers) is \d+, of \d+ nodes): (\S+) (\{.*\})$",
+            r"^the \w+'s ((?:parallelism|replicas) is \d+, of \d+ nodes): (\S+) (\{.*\})$",
             "the job's {0}: it waits for the others for good",
             "kubectl patch {1} JOB -n NAMESPACE --type=merge -p '{2}'",
         ),

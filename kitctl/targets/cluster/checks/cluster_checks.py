@@ -113,7 +113,7 @@ def _sent(api: Api, submission: Submission, field: str) -> str:
 
 
 def _operator(api: Api, spec: JobSpec) -> str:
-    """Which kinds the cluster's operators serve.
+    """Which kinds of operators the server has; whether these run is not known.
 
     Raises:
         UnsupportedError: the job's kind is not served.
@@ -124,12 +124,14 @@ def _operator(api: Api, spec: JobSpec) -> str:
         try:
             if kind.operator:
                 api.select(kind.key, spec.namespace, limit="1")
-                found.append(f"{kind.operator} serves {kind.resource}s")
+                found.append(f"{kind.resource}s of {kind.operator}")
         except UnsupportedError:
             if spec.kind == kind.name:
                 raise
     kind_choice.check(api, kinds.of_spec(spec.kind))
-    return "; ".join(found) or f"none installed; {kinds.DEFAULT.name} needs none"
+    if found:
+        return f"the server has {'; '.join(found)}; whether what runs them is up shows once a job starts"
+    return f"none installed; {kinds.DEFAULT.name} needs none"
 
 
 def _storage(api: Api, spec: JobSpec) -> str:

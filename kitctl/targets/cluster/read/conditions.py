@@ -98,11 +98,11 @@ def halted(job: Object, pods: Sequence[Object]) -> str:
 def _too_few(job: Object) -> str:
     """A number of nodes that somebody has set below the least one with which the job trains."""
     kind = of_object(job)
-    number, least = kind.desired_nodes(job), int(kind.nodes(job).partition(":")[0])
-    if number >= least or kind.suspended(job) or kind.fixed_size:
+    number, low = kind.desired_nodes(job), kind.nodes(job).partition(":")[0]
+    if not low.isdecimal() or number >= (least := int(low)) or kind.suspended(job) or kind.fixed_size:
         return ""
-    spec, key = json.dumps(kind.scale(least)), "parallelism" if kind.resource == "Job" else "number of workers"
-    return f"the {kind.resource}'s {key} is {number}, of {least} nodes: {kind.key} {spec}"
+    patch = json.dumps(kind.scale(least))
+    return f"the {kind.resource}'s {kind.size_field} is {number}, of {least} nodes: {kind.key} {patch}"
 
 
 def untouched(job: Object, pods: Sequence[Object], now: float) -> str:

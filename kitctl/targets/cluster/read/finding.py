@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from kitctl.base import names
@@ -89,6 +90,14 @@ def job_names(api: Api, namespace: str) -> list[str]:
 def _of_kind(api: Api, kind: JobKind, namespace: str | None) -> list[Object]:
     found = api.select(kind.key, namespace, **({"labelSelector": OURS} if kind.labelled else {}))
     return [job for job in found if kind.runs_kit(job)]
+
+
+def made_of(api: Api, job: Object) -> Object | None:
+    """What its controller has made of a job for another controller; None: nothing of the kind is known."""
+    where, key = job["metadata"], of_object(job).made_of
+    with suppress(KitError):
+        return api.find(key, where["namespace"], where["name"]) if key else None
+    return None
 
 
 def pods(api: Api, job: Object) -> list[Object]:

@@ -26,7 +26,7 @@ Result: TypeAlias = Literal["Succeeded", "Failed", "Cancelled"]
 INDEX_LABELS: Final = tuple(kind.index_label for kind in all_kinds().values())
 JOB_LABELS: Final = tuple(dict.fromkeys(kind.job_label for kind in all_kinds().values()))  # kitctl's own first
 CONTAINERS: Final = frozenset(kind.container for kind in all_kinds().values())
-GONE_SECONDS: Final = 5.0  # that a node runs after which its ConfigMap is not just being read
+UNREPORTED_SECONDS: Final = 5.0  # that a node runs after which its ConfigMap is not just being read
 _BY_TIME: Final = "DeadlineExceeded"  # of a job that its deadline has ended, whatever it recovered from before
 
 
@@ -82,7 +82,7 @@ def from_objects(
 def _unreported(job: Object, nodes: Sequence[NodeFacts], status: Object | None, now: float) -> str:
     """That the ConfigMap of its report is gone: it is made before the first node."""
     kind, _, name = documents.read_run(plain_environment(job)).report.partition(":")
-    runs = any(node.alive and now > (node.started or now) + GONE_SECONDS for node in nodes)
+    runs = any(node.alive and now > (node.started or now) + UNREPORTED_SECONDS for node in nodes)
     if status is None and runs and kind == "configmap":
         return f"the ConfigMap {name} is gone: nothing is known of the job's progress, which may go on"
     return ""

@@ -15,8 +15,7 @@ from kitctl.state.last_words import LINES, ended_with, last_words
 from kitctl.state.logs import parse
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read import conditions, job_facts
-from kitjob.report import Report
+from kitctl.targets.cluster.read import conditions, job_facts, reports
 
 BEFORE_THE_AGENT: Final = frozenset({1, 126, 127, 255})  # exit codes of runc and of Python; agents have others
 # What the supervisor of a pod prints.
@@ -39,11 +38,15 @@ def of_silent_pods(api: Api, pods: Sequence[Object]) -> dict[str, str]:
     return found
 
 
-def of_restarted_agents(api: Api, pods: Sequence[Object], joined: Report | None, now: float) -> dict[str, str]:
+def of_restarted_agents(api: Api, pods: Sequence[Object], status: Object | None, now: float) -> dict[str, str]:
     """By name, how the agents of pods ended that run, and have not joined the others since: of the latest few.
 
-    What starts an agent again in place reports nothing; the pod itself only runs.
+    What starts an agent again in place reports nothing; the pod itself only runs. Without a ConfigMap for reports it is
+    not known who has joined.
     """
+    if status is None:
+        return {}
+    joined = reports.report(status)
     formed = joined.formed if joined else 0.0
     began = {pod["metadata"]["name"]: job_facts.started_at(pod) or now for pod in pods if job_facts.is_running(pod)}
     young = {name for name, start in began.items() if start > formed and now > start + JOINS_IN}

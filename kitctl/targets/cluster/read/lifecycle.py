@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from kitctl.base import names
-from kitctl.kinds import of_object
+from kitctl.kinds import all_kinds, of_object
 
 Object: TypeAlias = dict[str, Any]
 # Kubernetes' own, and Kueue's, which end by themselves.
@@ -17,7 +17,7 @@ OWN_FINALIZERS: Final = frozenset(
     {
         "orphan",
         "foregroundDeletion",
-        "batch.kubernetes.io/job-tracking",
+        *(kind.pod_finalizer for kind in all_kinds().values()),
         "kubernetes.io/pvc-protection",
         "kueue.x-k8s.io/resource-in-use",
     }

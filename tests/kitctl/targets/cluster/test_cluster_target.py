@@ -11,6 +11,7 @@ from click.shell_completion import ShellComplete
 from kitctl.base import names
 from kitctl.cli import cli
 from kitctl.kinds.indexed_job import INDEX
+from kitctl.kinds.train_job import TrainJob
 from kitctl.targets.cluster.connection import transport
 from kitjob import timeline
 from kitjob.names import HISTORY_KEY
@@ -240,3 +241,21 @@ def test_a_volume_whose_config_map_is_missing_is_told_from_the_events_of_its_pod
     assert cause == "the configmap nocm, which a volume of the job names, does not exist"
     assert fix.startswith("fix: create it in the job's namespace")
     assert f"FailedMount: {message}" in kit("doctor", "run")
+
+
+def test_a_train_job_whose_job_set_no_controller_has_written_to_says_so(server: ApiServer, kit: Kit) -> None:
+    needed = TrainJob.prerequisite
+    server.put(needed.plural, needed.name, "", metadata={"labels": {needed.label: needed.version}})
+    kit.submit(kind="TrainJob", **NO_CLAIM)
+    key = Key("trainjobs", "default", "run")
+    server.store.objects[key]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert kit("why", "run").startswith("Kubeflow Trainer 2.2 or later has not touched the TrainJob for ")
+    server.store.objects[key]["status"] = {"jobsStatus": [{"name": "node"}]}
+    assert "has not touched" not in kit("why", "run")
+    parts: dict[str, Any] = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"suspend": False}}
+    server.put("jobsets", "run", **parts)
+    made = server.store.objects[Key("jobsets", "default", "run")]
+    made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    assert kit("why", "run").startswith("the JobSet controller has not touched the JobSet for ")
+    made["status"] = {"restarts": 0}
+    assert "has not touched" not in kit("why", "run")

@@ -18,7 +18,7 @@ ERRORS: Final[Mapping[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "the service account's token was rejected; is the cluster's clock right?",
     HTTPStatus.FORBIDDEN: "the pod's service account lacks the right; "
     "let its Role `patch` that ConfigMap, or set security.reportStatus: false",
-    HTTPStatus.NOT_FOUND: "it does not exist; kitctl creates it with the job, do not delete it before the job",
+    HTTPStatus.NOT_FOUND: "it does not exist; kitctl creates it with the job, and kitctl resume makes it anew",
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 from kitctl.base import names
 from kitctl.targets.cluster.read import job_facts
 from kitctl.targets.cluster.read.last_lines import of_restarted_agents, of_silent_pods
+from kitjob import typed
+from kitjob.names import REPORT_KEY
 from kitjob.report import Report
 
 if TYPE_CHECKING:
@@ -69,15 +71,17 @@ def test_an_agent_that_is_started_again_and_again_before_it_joins_is_told_with_w
 
     start = job_facts.unix_seconds("2026-01-01T00:01:40Z")
 
-    def told(count: int, seconds: float = 20.0, formed: float = -100.0) -> dict[str, str]:
+    def told(count: int, seconds: float = 20.0, formed: float = -100.0, *, reports: bool = True) -> dict[str, str]:
         server.logs["run-0-a"] = [
             f"2026-01-01T00:01:4{number}.000000000Z {text}" for number, text in enumerate(lines[:count])
         ]
         pods = server.store.items("pods", "default", "")
-        return of_restarted_agents(kit.target().api, pods, Report(formed=start + formed), start + seconds)
+        status = {"data": {REPORT_KEY: typed.dump(Report(formed=start + formed)).decode()}} if reports else None
+        return of_restarted_agents(kit.target().api, pods, status, start + seconds)
 
     assert told(3) == {"run-0-a": f"{killed}; it was started again in place 3 times"}
     assert told(1) == {}, "once may be an accident"
     server.requests.clear()
     assert told(3, seconds=5.0) == told(3, formed=10.0) == {}, "it starts; or it has joined"
+    assert told(3, reports=False) == {}, "it is not known whether it has"
     assert not [one for one in server.requests if one.path.endswith("/log")]
