@@ -196,7 +196,7 @@ _TARGET = (
     option(
         "--kubeconfig",
         group="Target",
-        type=click.Path(exists=True, dir_okay=False),
+        type=click.Path(dir_okay=False),
         envvar="KITCTL_KUBECONFIG",
         default_text="kubectl's",
         help="Kubeconfig file.",

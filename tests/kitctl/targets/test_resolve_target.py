@@ -38,6 +38,7 @@ def test_a_missing_kubeconfig_does_not_matter_to_this_machine(monkeypatch: pytes
     monkeypatch.setenv("KUBECONFIG", "/etc/typo/kubeconfig")
     assert main(["list", "--target", "local"]) == 0
     assert "no jobs in namespace" in capsys.readouterr().err
+    assert main(["list", "--target", "local", "--kubeconfig", "/etc/typo/kubeconfig"]) == 0
 
 
 def test_a_missing_kubeconfig_of_the_python_api(tmp_path: Path) -> None:

@@ -130,7 +130,8 @@ def test_a_file_that_is_not_a_kubeconfig(text: str, tmp_path: Path, capsys) -> N
 
 def test_a_missing_kubeconfig(tmp_path: Path, capsys) -> None:
     assert main(["list", "--kubeconfig", str(tmp_path / "absent")]) == 2
-    assert "absent" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: the kubeconfig is a file that does not exist: {tmp_path}/absent\nfix: correct that")
 
 
 def test_the_namespace_comes_from_the_context(kubeconfig: Path) -> None:
