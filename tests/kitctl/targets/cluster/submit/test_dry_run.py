@@ -32,7 +32,7 @@ REFUSED: list[tuple[str, str, str]] = [
     ("a quota of requests", "failed quota: all: must specify memory for: pytorch",
         "add resources.requests.memory to the job"),
     ("a limit range", "[maximum memory usage per Container is 256Mi, but limit is 512Mi]",
-        "kubectl describe limitrange"),
+        "describe limitrange"),
     ("Pod Security", 'violates PodSecurity "restricted:latest": runAsNonRoot != true', "security.profile: restricted"),
     ("an account", 'error looking up service account default/x: serviceaccount "x" not found',
         "security.serviceAccount"),
