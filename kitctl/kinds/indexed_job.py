@@ -44,6 +44,9 @@ class IndexedJob(JobKind):
     queue_admits_fewer = True
     size_field = "parallelism"
     pod_finalizer = "batch.kubernetes.io/job-tracking"
+    identity_labels = frozenset(
+        f"{prefix}{name}" for prefix in ("", "batch.kubernetes.io/") for name in ("controller-uid", "job-name")
+    )
 
     def pod_name(self, job: str, index: int) -> str:
         """The Job controller appends a random suffix to the pod's name, but not to its host name."""

@@ -52,6 +52,8 @@ class JobKind(ABC):
     """What its jobs need besides."""
     size_field: ClassVar[str] = ""
     """The field that has the number of nodes of one that can be scaled, in a sentence."""
+    identity_labels: ClassVar[frozenset[str]] = frozenset()
+    """Labels of its pods that its controller chooses, to tell them from those of all others."""
     pod_finalizer: ClassVar[str] = ""
     """What its controller holds each pod by until it has seen its end; empty: by nothing."""
     made_of: ClassVar[str] = ""

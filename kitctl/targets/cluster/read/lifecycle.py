@@ -22,8 +22,6 @@ OWN_FINALIZERS: Final = frozenset(
         "kueue.x-k8s.io/resource-in-use",
     }
 )
-_CHOSEN: Final = ("controller-uid", "job-name")
-IDENTITY: Final = frozenset({*_CHOSEN, *(f"batch.kubernetes.io/{name}" for name in _CHOSEN)})  # labels of a Job's pods
 HELM_RELEASE: Final = "meta.helm.sh/release-name"  # an annotation of Helm's
 APPLIED: Final = "service,configmap,secret,networkpolicy,serviceaccount,role,rolebinding"  # kinds besides the job's
 OUTLIVES_JOB: Final = frozenset({"PersistentVolumeClaim"})  # snapshots stay when the job is deleted
@@ -57,8 +55,9 @@ def identified(job: Object, live: Object) -> Object:
     template, there = (one.get("spec", {}).get("template", {}).get("metadata") for one in (job, live))
     if not (template and there):
         return job
-    chosen = {key: text for key, text in there.get("labels", {}).items() if key in IDENTITY}
-    labels = {key: text for key, text in template.get("labels", {}).items() if key not in IDENTITY} | chosen
+    identity = of_object(live).identity_labels
+    chosen = {key: text for key, text in there.get("labels", {}).items() if key in identity}
+    labels = {key: text for key, text in template.get("labels", {}).items() if key not in identity} | chosen
     selector = {key: live["spec"][key] for key in ("selector",) if key in live["spec"]}
     spec = job["spec"] | selector | {"template": job["spec"]["template"] | {"metadata": template | {"labels": labels}}}
     return job | {"spec": spec}

@@ -110,3 +110,16 @@ def test_scale_changes_the_desired_nodes_but_not_the_submitted_ones(kind: str) -
     scaled = merged(made, entry.scale(2))
     assert (entry.desired_nodes(made), entry.desired_nodes(scaled)) == (4, 2)
     assert entry.nodes(scaled) == "2:4"
+
+
+def test_a_job_beside_another_one_gets_what_the_controller_has_chosen_for_that() -> None:
+    def made(uid: str, name: str, image: str) -> Object:
+        labels = {"team": "x", "controller-uid": uid, "batch.kubernetes.io/job-name": name}
+        template = {"metadata": {"labels": labels}, "spec": {"image": image}}
+        spec = {"selector": {"matchLabels": {"controller-uid": uid}}, "template": template}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+    found = lifecycle.identified(made("2", "diff-1", "b"), made("1", "run", "a"))
+    assert found["spec"] == made("1", "run", "b")["spec"]
+    claim: Object = {"kind": "PersistentVolumeClaim", "spec": {}}
+    assert lifecycle.identified(claim, claim) == claim
