@@ -151,7 +151,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def steps(self) -> str:
         """``step 72/225``; empty if none is known."""
-        step, total = self.progress.step, self.progress.total_steps
+        step, total = self.progress.reached, self.progress.total_steps
         return "" if step is None else f"step {step}{f'/{total}' if total else ''}"
 
     @property

@@ -94,6 +94,12 @@ class Progress(Record):
         """Whether the steps are those of a script with a loop of its own, which takes none of our snapshots."""
         return self.steps_per_second is not None
 
+    @property
+    def reached(self) -> int | None:
+        """The step of the job: in a script's own loop with those before its ranks started, where these are known."""
+        before = self.resumed_from or 0 if self.of_own_loop else 0
+        return None if self.step is None else before + self.step
+
 
 class RankProgress(Progress):
     """What rank 0 writes for its agent."""

@@ -119,7 +119,8 @@ def progress_line(progress: Progress) -> str:
         share = (
             f"/{progress.total_steps} ({100 * progress.step // progress.total_steps} %)" if progress.total_steps else ""
         )
-        parts.append(f"step {progress.step}{share}" + (" since the ranks started" if progress.of_own_loop else ""))
+        own = f"{f', {progress.step}' * bool(progress.resumed_from)} since the ranks started" * progress.of_own_loop
+        parts.append(f"step {progress.reached}{share}{own}")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4f}")
     if progress.samples_per_second is not None:
@@ -157,7 +158,7 @@ def _list_row(job: JobState, now: float, *, namespaces: bool, wide: bool) -> lis
         job.phase,
         job.node_range if job.finished else f"{job.ready_nodes}/{job.node_range}",
         str(job.world_size or "-"),
-        "-" if progress.step is None else str(progress.step),
+        "-" if progress.reached is None else str(progress.reached),
         _last_step(job, now),
         "-" if progress.loss is None else f"{progress.loss:.4f}",
         str(job.restarts),

@@ -238,6 +238,10 @@ def test_unknown_facts_are_left_out() -> None:
     assert progress_line(Progress(step=3)) == "step 3"
     own_loop = Progress(step=30, steps_per_second=17.42, resumed_at=150.0)
     assert progress_line(own_loop) == "step 30 since the ranks started  17.4 steps/s"
+    resumed = record.replace(own_loop, resumed_from=100)
+    assert progress_line(resumed) == "step 130, 30 since the ranks started  17.4 steps/s"
+    assert progress_line(Progress(step=130, resumed_from=100)) == "step 130"
+    assert msgspec.structs.replace(RUNNING, progress=resumed).steps == "step 130"
     assert not [line for line in job_page(replace(RUNNING, progress=Progress()), now=200.0) if "Progress" in line]
 
 
