@@ -340,7 +340,8 @@ class NodeAgent(ElasticAgent):
         self._orphans.look()
         self._observe_departures(codes, time.time())
         agreed = WORKER_DRAINED in codes or not any(codes)
-        if -signal.SIGABRT in codes and not agreed:  # as gloo ends a rank that is sent another collective's data
+        # As gloo ends a rank that is sent another collective's data: the others say where they were.
+        if -signal.SIGABRT in codes and self._world > 1 and not agreed:
             self._ranks.await_another(ERROR_TIMEOUT, also=self._handler.descriptor)
         with suppress(*LOST):  # then the others know already
             self._handler.end_round(lost=not agreed, waited=self._waited(worker_group, codes))
