@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -183,6 +184,8 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
     rank = OneRank(prepare(tmp_path / "heartbeat"), found.ranks_start())
     script = ScriptWriter(tmp_path / "heartbeat")
 
+    told: list[str] = []
+
     def saves(steps: int, count: int = 1) -> list[int | None]:
         for _ in range(steps):
             script.optimizer_called(1)
@@ -191,12 +194,17 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
             now[0] += 2.0
             rank.read_at = now[0]
             found.observe(rank, RankProgress)
-        return [line.step for line in found._lines.take() if isinstance(line, Event) and line.what == "snapshot"]
+        events = [line for line in found._lines.take() if isinstance(line, Event) and line.what == "snapshot"]
+        told.extend(event.cause for event in events)
+        return [event.step for event in events]
 
     assert saves(0) == []  # data, before the first step
     assert saves(3) == [3]
     assert saves(2, 2) == [5]  # once
+    assert {*told} == {"saved by the script"}
     assert sum(len(saves(1)) for _ in range(5000)) < 250
+    unwritten = [int(more[1]) for cause in told if (more := re.search(r", after at least (\d+) more$", cause))]
+    assert 4700 < sum(unwritten) + len(told) <= 5002, "of what is not there it is said how much"
 
 
 def test_checkpoints_of_ranks_that_have_resumed_have_the_step_of_the_run(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class History:
         self._saved: int | None = None  # its step
         self._before = 0  # steps of a script's own loop before those of the current ranks
         self._stored = (0, 0.0)  # the step and the moment of a script's last checkpoint that is written
+        self._unwritten: set[int] = set()  # steps of those since then that were seen
         self._read: Callable[[], RankProgress] | None = None
         self._evaluated = 0.0
         self._told_evaluation = float("-inf")  # when one was told last
@@ -322,11 +323,15 @@ class History:
     def _stored_by(self, ranks: Ranks) -> None:
         """A script may save as often as it likes, and twice for a checkpoint, if it renames what it has written."""
         (step, at), (last, before) = ranks.stored, self._stored
-        if at > before + self._seldom(at) and (step != last or not step):
-            self._stored = (step, at)
-            self.event(
-                "snapshot", at=at, step=step + self._before or None, round=self._round, cause="saved by the script"
-            )
+        if at <= before or (step == last and step):
+            return
+        if at <= before + self._seldom(at):
+            self._unwritten.add(step)
+            return
+        more = len(self._unwritten - {step})
+        self._stored, self._unwritten = (step, at), set()
+        cause = f"saved by the script{f', after at least {more} more' * bool(more)}"
+        self.event("snapshot", at=at, step=step + self._before or None, round=self._round, cause=cause)
 
     def _seldom(self, at: float) -> float:
         return max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))
