@@ -49,7 +49,8 @@ class Context:
 def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[int, int], int]:
     """By group the last step of the groups before it, in the library's loop, and how many steps were taken again.
 
-    The latter as the agents tell it, else as rows show: these are a second apart.
+    The latter as the agents tell it, else as rows show: these are a second apart. The agents tell at once what the
+    newest group will take again: of a job that runs, it may have yet to do so.
     """
     ran: dict[int, list[tuple[int, int, bool]]] = defaultdict(
         list
@@ -64,6 +65,11 @@ def _reached(logs: Sequence[WriterLog], lost: Mapping[int, int]) -> tuple[dict[i
             ran[number].append((found[0], max(found[anew:]), anew > 0))
     reached: dict[int, int] = {}
     again, most = dict(lost), 0
+    newest = max(lost, default=0)
+    rows = [row for log in logs for row in log.rows if row.step and row.of_own_loop]
+    current, taken = max(((row.round, row.step or 0) for row in rows), default=(0, 0))
+    if current == newest in lost:
+        again[newest] = min(lost[newest], taken)
     for number in sorted(ran):
         reached[number] = most
         first, last = min(one[0] for one in ran[number]), max(one[1] for one in ran[number])

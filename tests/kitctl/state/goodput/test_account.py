@@ -224,6 +224,25 @@ def test_an_evaluation_that_begins_and_ends_within_a_second_is_waited_for_all_th
     assert in_steps == pytest.approx(lasts + (20 - lasts) * 0.6, abs=0.05)
 
 
+@pytest.mark.parametrize(("taken", "repeated"), [(30, 30), (100, 100), (130, 100)])
+def test_of_a_script_that_still_repeats_steps_those_count_that_it_has_taken_again(taken: int, repeated: int) -> None:
+    def rows(number: int, begins: float, last: int) -> list[Line]:
+        row = Row(time=begins + 10.0, seconds=10.0, round=number, step=last, steps=last, phases={"SCRIPT": 10.0})
+        return [replaced(row, phase="SCRIPT")]
+
+    lines = [
+        *agent(at=0.0),
+        Event(time=2.0, what="first step", round=1),
+        *rows(1, 2.0, 200),
+        AgentState(time=12.0, state="join", cause="rank 0 failed"),
+        AgentState(time=13.0, state="ranks"),
+        Event(time=13.0, what="first step", round=2),
+        Event(time=13.5, what="recovered", round=2, lost_steps=100),
+        *rows(2, 13.0, taken),
+    ]
+    assert account(job(lines, end=23.0)).repeated_steps == repeated
+
+
 def test_a_second_training_of_a_script_repeats_nothing() -> None:
     one = [*agent(at=0.0), Event(time=2.0, what="first step", round=1), *steps(2.0, 20), *steps(22.0, 3)]
     two = [*agent(at=28.0), Event(time=30.0, what="first step", round=2), *steps(30.0, 10, number=2, first=20)]
