@@ -26,6 +26,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kitctl.render.environment import script_env
 from kittrain.agent import forkserver
 from kittrain.agent.processes.zygote import preload
 from kittrain.system.after_fork import reset_after_fork, run_and_exit
@@ -53,11 +54,10 @@ def environ(factory: pytest.TempPathFactory) -> dict[str, str]:
         if not path.exists():
             session = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
             command = [sys.executable, "-P", __file__, str(path), str(session)]
+            env = {**script_env(), **os.environ, **added}  # as of the jobs that are forked from it
             output = (folder / "warm.log").open("wb")
             with output:
-                subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, **added}
-                )
+                subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env)
             deadline = time.monotonic() + START_SECONDS
             while not path.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
