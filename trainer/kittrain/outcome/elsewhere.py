@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from kittrain.outcome.failures import Failure
+from kittrain.system.texts import LIBRARY
 
 MISMATCH: Final = "collective-mismatch"  # the code of a cause that another rank's line explains
 _FRAME: Final = re.compile(r'^ *File "(?P<folder>[^"\n]*/)?(?P<name>[^"/\n]+)", line (?P<line>\d+)', re.MULTILINE)
-_LIBRARY: Final = re.compile(r"/(?:site-packages|dist-packages|lib/python[\d.]+|kittrain)/|^<")
 
 
 def where_lost(failures: Iterable[Failure]) -> str:
@@ -21,5 +21,5 @@ def where_lost(failures: Iterable[Failure]) -> str:
 
 def _line(traceback: str) -> str:
     """The innermost line of the script in a traceback."""
-    frames = (found for found in _FRAME.finditer(traceback) if not _LIBRARY.search(found["folder"] or found["name"]))
+    frames = (found for found in _FRAME.finditer(traceback) if not LIBRARY.search(found["folder"] or found["name"]))
     return "".join(f"{found['name']}:{found['line']}" for found in [*frames][-1:])

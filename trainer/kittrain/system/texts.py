@@ -6,9 +6,12 @@ An exception's text may be of any length, and may contain lone surrogates: file 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+# The file of a frame that is none of the script.
+LIBRARY: Final = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python[\d.]+|kittrain)[/\\]|^<")
 CUT: Final = " … "  # between what is left of a text that is too long
 LINE: Final = 800  # characters of a line of a traceback
 HEAD: Final = 20  # first lines of one that is too long

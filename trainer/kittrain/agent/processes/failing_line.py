@@ -16,12 +16,13 @@ from itertools import islice
 from types import FrameType, TracebackType
 from typing import Any, Final
 
+from kittrain.system.texts import LIBRARY
+
 MOST: Final = 4  # values
 KEYS: Final = 6  # of a mapping
 NUMBERS: Final = 6  # of a tuple
 DIGITS: Final = 24  # of a number
 LENGTH: Final = 160  # characters in all
-_LIBRARY: Final = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python[\d.]+|kittrain)[/\\]|^<")
 _NAME: Final = re.compile(r"[\w.-]{1,24}")  # of a key that is shown
 _EMPTY: Final = re.compile(r".* = (?:None|0|0\.0|-?inf|nan|\w+ of 0|\w+ \[[^\]]*\b0\b[^\]]*\].*)")  # told first
 
@@ -42,7 +43,7 @@ def _innermost(trace: TracebackType | None) -> tuple[ast.expr, FrameType] | None
     """The innermost expression of the script that raised the error, and its frame."""
     found = None
     while trace is not None:
-        if not _LIBRARY.search(trace.tb_frame.f_code.co_filename):
+        if not LIBRARY.search(trace.tb_frame.f_code.co_filename):
             found = trace
         trace = trace.tb_next
     return None if found is None else (_expression(found), found.tb_frame)
