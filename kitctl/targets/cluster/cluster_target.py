@@ -121,7 +121,8 @@ class ClusterTarget:
     def job(self, namespace: str, name: str) -> JobFacts:
         """One job, in three requests: its report's owner shows its kind.
 
-        If pods are missing, or do not start, more for events.
+        If pods are missing, or do not start, more for events; a few for the logs of pods that ended without a word or
+        have not joined.
         """
         status = self.api.find("ConfigMap", namespace, names.status_name(name))
         job = self._find(namespace, name, *job_facts.owner_keys(status))

@@ -11,6 +11,7 @@ from kitctl.api.client import Client
 from kitctl.state.phase import derive
 from kitctl.targets.cluster.cluster_target import ClusterTarget
 from kitctl.targets.cluster.connection.transport import Transport
+from kitctl.targets.cluster.read import last_lines
 from tests.cluster.commands import IDLE, job, kitctl
 from tests.cluster.kind.settings import KUBECONFIG
 from tests.cluster.kubectl import Object, get, until
@@ -27,14 +28,15 @@ def target() -> ClusterTarget:
 @pytest.mark.wide
 @pytest.mark.timeout(800)
 @pytest.mark.parametrize("pods", [200, pytest.param(1000, marks=pytest.mark.long)])  # a minute of one core
-def test_the_status_of_any_number_of_pods_takes_three_requests(
+def test_the_status_of_any_number_of_pods_takes_three_requests_and_a_few_logs(
     namespace: str, target: ClusterTarget, pods: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Logs are those of the latest pods that run and have not joined, as these never do."""
     with running(target.api, namespace, pods):
         requests = counted(monkeypatch)
         state = derive(target.job(namespace, "many"))
         assert (state.ready_nodes, len(state.nodes)) == (pods, pods)
-        assert sorted(requests) == ["GET ConfigMap", "GET Job.batch", "GET Pod"]
+        assert sorted(requests) == ["GET ConfigMap", "GET Job.batch", "GET Pod", *["GET Pod/log"] * last_lines.MOST]
 
         page = kitctl("status", "many", f"--namespace={namespace}")
         assert len(page.splitlines()) < 20, "it fits a screen"
@@ -65,9 +67,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     requests: list[str] = []
     send = Transport._answer
 
-    def send_and_count(transport: Transport, method: str, kind: str, *rest: Any, **options: Any) -> Any:
-        requests.append(f"{method} {kind}")
-        return send(transport, method, kind, *rest, **options)
+    def send_and_count(transport: Transport, method: str, kind: str, path: str, *rest: Any, **options: Any) -> Any:
+        requests.append(f"{method} {kind}" + "/log" * path.endswith("/log"))
+        return send(transport, method, kind, path, *rest, **options)
 
     monkeypatch.setattr(Transport, "_answer", send_and_count)
     return requests
