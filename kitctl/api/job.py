@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kitctl.base import printable
 from kitctl.base.deadline import within
-from kitctl.base.errors import JobCancelled, JobFailed, KitError, NotFinished, Unavailable, WaitTimeout
+from kitctl.base.errors import JobCancelled, JobFailed, JobNotFound, KitError, NotFinished, Unavailable, WaitTimeout
 from kitctl.output.view import notebook
 from kitctl.output.view.page import Findings, Page, shown
 from kitctl.output.view.text import Look, failure_lines, job_page
@@ -109,6 +109,9 @@ class Job:
             self.target.retry_seconds = min(RETRY_SECONDS, left)
             try:
                 now = self._state_by(deadline)
+            except JobNotFound as error:
+                what = f"job {self.name!r} was {now.phase.lower()} when last seen, and has been deleted"
+                raise JobNotFound(what, fix=error.fix) from error
             except (Unavailable, TimeoutError) as error:
                 if left > RETRY_SECONDS and isinstance(error, Unavailable):
                     raise
@@ -310,13 +313,18 @@ class Job:
         """Stop and delete it.
 
         Args:
-            snapshots: whether to delete its snapshots, too.
+            snapshots: whether to delete its snapshots, too; also those that it has left, if it is deleted already.
             outputs: whether to delete what its ranks wrote to working folders of its own, too.
 
         Returns:
             whether the snapshots are deleted.
         """
-        return self.target.delete(self.namespace, self.name, snapshots=snapshots, outputs=outputs)
+        try:
+            return self.target.delete(self.namespace, self.name, snapshots=snapshots, outputs=outputs)
+        except JobNotFound:
+            if not (snapshots and self.target.delete_left(self.namespace, self.name)):
+                raise
+            return True
 
     def snapshots(self, *, claim: str = "", image: str = "") -> SnapshotClient:
         """Its snapshots, also after it was deleted.

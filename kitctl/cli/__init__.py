@@ -64,6 +64,10 @@ COMMANDS: Final = {
     "version": Entry("Setup", "Print the version"),
 }
 
+# Options that kubectl and helm take in front of their command, too: moved behind it.
+_IN_FRONT: Final = ("-n", "--namespace", "--target", "--context", "--kubeconfig", "--profile")
+_WITH_COMMANDS: Final = frozenset({"snapshots", "config"})  # commands that are groups themselves
+
 EPILOG = """\b
 Examples:
   kitctl submit --nodes 3                          # the default workload on three nodes
@@ -86,6 +90,15 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = import_module(f"kitctl.cli.commands.{cmd_name.replace('-', '_')}").command
         return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Like click's, but where a job runs may be said in front of the command, as kubectl's users do."""
+        try:
+            return super().parse_args(ctx, _command_first(args))
+        except click.NoSuchOption as error:
+            where = f"options come after the command: {ctx.command_path} COMMAND {error.option_name}"
+            message = f"No such option: {error.option_name}; {where}"
+            raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from error
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -110,6 +123,21 @@ class LazyGroup(click.Group):
 
         self.epilog = EPILOG.format(others=", ".join(name for name in WORKLOADS if name != "mnist"))
         super().format_epilog(ctx, formatter)
+
+
+def _command_first(args: list[str]) -> list[str]:
+    """The arguments, with options of ``_IN_FRONT`` behind the command's name; unchanged if others come first."""
+    at = 0
+    while at < len(args) and args[at].startswith("-"):
+        name, assigned, _ = args[at].partition("=")
+        if name in _IN_FRONT:
+            at += 1 if assigned else 2
+        elif args[at].startswith("-n") and not args[at].startswith("--"):  # -nNAME
+            at += 1
+        else:
+            return args
+    named = at + (1 + (args[at] in _WITH_COMMANDS) if at < len(args) else 0)
+    return [*args[at:named], *args[:at], *args[named:]]
 
 
 def _groups() -> Iterator[tuple[str, list[tuple[str, str]]]]:

@@ -229,6 +229,13 @@ class Target(Protocol):
         is set. A target that cannot keep it says so when the job is submitted, and now.
         """
 
+    def delete_left(self, namespace: str, name: str) -> bool:
+        """Delete the snapshots that a deleted job of that name has left. Whether there were any.
+
+        Raises:
+            ConflictError: they are not this user's, or in use.
+        """
+
     def history(self, namespace: str, name: str) -> JobHistory:
         """What is known of a job's past, with what its agents have written next to its snapshots.
 

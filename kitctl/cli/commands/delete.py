@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   kitctl delete digits
-  kitctl delete digits --snapshots -y             # and its snapshots
+  kitctl delete digits --snapshots -y             # and its snapshots, also if it is deleted already
   kitctl delete digits --snapshots --outputs -y   # and what its ranks wrote
 """
 

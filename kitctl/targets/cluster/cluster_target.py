@@ -318,6 +318,16 @@ class ClusterTarget:
             self._warn(f"{name} {remains}")
         return snapshots and claims.remove(self.api, job, self._user(), self._warn)
 
+    def delete_left(self, namespace: str, name: str) -> bool:
+        """Delete the claim that was made for a deleted job of that name.
+
+        Raises:
+            ConflictError: another user created it, it was not made by ``kitctl submit``, or another job uses it.
+        """
+        from kitctl.targets.cluster.submit import claims
+
+        return claims.remove_left(self.api, namespace, names.snapshots_name(name), self._user())
+
     def history(self, namespace: str, name: str) -> JobHistory:
         """What its objects say of its past, and what agents have written: read in a running pod, else in a helper."""
         from kitctl.targets.cluster.read import events, job_history

@@ -272,6 +272,20 @@ class LocalTarget:
         code_store.remove_unused(self.state)
         return snapshots
 
+    def delete_left(self, namespace: str, name: str) -> bool:
+        """Remove the folder of snapshots that a deleted job has left.
+
+        Raises:
+            ConflictError: it is a link, or its path leads out of the state folder.
+        """
+        stored = launch.stored_dir(self.state, namespace, name, "")
+        if not stored.is_dir():
+            return False
+        require_own(stored, self.state)
+        memory_folders.remove_all(stored)
+        remove(stored)
+        return True
+
     def history(self, namespace: str, name: str) -> JobHistory:
         """What the job's folder and the folder of its snapshots say of its past."""
         folder = self._open(namespace, name)

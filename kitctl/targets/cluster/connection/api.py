@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import urllib3
@@ -264,11 +264,10 @@ class Api:
         where = self._socket(namespace, pod, "portforward", [("ports", str(port))])
         pod_session.forward(connection, partial(pod_exec.connect, *where))
 
-    def _socket(self, namespace: str, pod: str, sub: str, query: list[tuple[str, str]]) -> tuple[Any, str, str | None]:
-        """What a web socket to a pod takes: the client's configuration, the address, and the authorization."""
+    def _socket(self, namespace: str, pod: str, sub: str, query: list[tuple[str, str]]) -> tuple[Connection, str]:
+        """What a web socket to a pod takes: the connection, and the address."""
         path = RESOURCES["Pod"].path(namespace, pod, sub)
-        token = self.connection.authorization().get("authorization")
-        return self.connection.configuration, f"{self.server}{path}?{urlencode(query)}", token
+        return self.connection, f"{self.server}{path}?{urlencode(query)}"
 
     def _resource(self, kind: str) -> Resource:
         """Where the server has a kind.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import urllib3
 import yaml
@@ -27,18 +29,25 @@ class Context(NamedTuple):
     user: str = ""
 
 
+Header = tuple[str, str]
+
+
 class Connection:
     """A pool of connections to an API server, and what shows it who the user is."""
 
-    def __init__(self, configuration: Any) -> None:
+    def __init__(self, configuration: Any, impersonated: Sequence[Header] = ()) -> None:
         self.configuration = configuration
         self.server: str = configuration.host
         self.pool: urllib3.PoolManager = _MODULES.rest.RESTClientObject(configuration).pool_manager
+        self._impersonated = impersonated
 
-    def authorization(self) -> dict[str, str]:
-        """The header with the user's token, which may be renewed for it; empty for a user with a certificate."""
+    def identity(self) -> list[Header]:
+        """The headers with the user's token, which may be renewed for it, and with whom the user acts as.
+
+        A user with a certificate has no token.
+        """
         found = self.configuration.auth_settings().get("BearerToken")
-        return {"authorization": found["value"]} if found and found["value"] else {}
+        return [*([("authorization", found["value"])] if found and found["value"] else []), *self._impersonated]
 
 
 def connection(context: str | None, kubeconfig: Path | None) -> Connection:
@@ -55,6 +64,7 @@ def connection(context: str | None, kubeconfig: Path | None) -> Connection:
             config.load_incluster_config(own)
         else:
             config.load_kube_config(paths, context, client_configuration=own)
+            return Connection(own, _impersonated(paths, context))
         return Connection(own)
     except UNUSABLE as error:
         raise _unusable(paths, context, error) from error
@@ -93,6 +103,24 @@ def _contexts(paths: str) -> tuple[dict[str, dict[str, Any]], str]:
     value = merged.value if merged else {}
     found = {one.value["name"]: one.value.get("context") or {} for one in value.get("contexts", ())}
     return found, value.get("current-context") or ""
+
+
+def _impersonated(paths: str, context: str | None) -> list[Header]:
+    """Whom the context's user acts as, by the user's ``as`` and its like, which the client does not know.
+
+    Source: kubernetes.io/docs/reference/access-authn-authz/user-impersonation.
+    """
+    merged = config.kube_config.KubeConfigMerger(paths).config.value
+    contexts, current = _contexts(paths)
+    name = contexts[context or current].get("user")
+    user = next((one.value.get("user") or {} for one in merged.get("users", ()) if one.value["name"] == name), {})
+    extra = (user.get("as-user-extra") or {}).items()
+    return [
+        *(("Impersonate-User", str(one)) for one in [user.get("as")] if one),
+        *(("Impersonate-Uid", str(one)) for one in [user.get("as-uid")] if one),
+        *(("Impersonate-Group", str(one)) for one in user.get("as-groups") or ()),
+        *((f"Impersonate-Extra-{quote(key, safe='')}", str(one)) for key, values in extra for one in values),
+    ]
 
 
 def _unusable(paths: str, context: str | None, error: Exception) -> UsageError:

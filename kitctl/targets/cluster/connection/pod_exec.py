@@ -8,18 +8,20 @@ message is the number of its stream.
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from kubernetes.client import Configuration
-from kubernetes.stream.ws_client import create_websocket, get_websocket_url
-from websocket import ABNF, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
+from kubernetes.stream.ws_client import get_websocket_url, websocket_proxycare
+from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
 
 from kitctl.base.deadline import within
 from kitctl.base.errors import TargetError
 from kitctl.targets.cluster.connection.api_errors import error_from_status, unreachable
+from kitctl.targets.cluster.connection.kubeconfig import Connection, Header
 from kitctl.targets.conflicts import trainer_failed
 
 PROTOCOL: Final = "v4.channel.k8s.io"
@@ -28,15 +30,12 @@ SILENT_SECONDS: Final = 600.0  # without a byte: while it deletes a large folder
 STDIN, STDOUT, STDERR, STATUS = 0, 1, 2, 3
 
 
-def stream_stdout(
-    configuration: Configuration, url: str, authorization: str | None, stdin: Iterable[bytes] = ()
-) -> Iterator[bytes]:
+def stream_stdout(connection: Connection, url: str, stdin: Iterable[bytes] = ()) -> Iterator[bytes]:
     """The stdout of an exec request's command, as it arrives.
 
     Args:
-        configuration: of the client, with certificates and proxies.
+        connection: with certificates, proxies, and who the user is.
         url: of the request, with http or https as the scheme.
-        authorization: value of the header, if there is one.
         stdin: sent before anything is read; this protocol cannot close it, so the command has to know its end.
 
     Raises:
@@ -44,7 +43,7 @@ def stream_stdout(
         TargetError: the command failed, or the connection broke, or was silent for ``SILENT_SECONDS``, before it ended.
     """
     errors, status = bytearray(), bytearray()
-    socket = connect(configuration, url, authorization)
+    socket = connect(connection, url)
     socket.settimeout(SILENT_SECONDS)
     try:
         for piece in stdin:
@@ -57,27 +56,44 @@ def stream_stdout(
             elif stream == STATUS:
                 status += data
     except (WebSocketException, OSError) as error:
-        raise unreachable(configuration.host, error) from error
+        raise unreachable(connection.server, error) from error
     finally:
         socket.close()
     if exit_code(bytes(status)):
         raise trainer_failed(bytes(errors))
 
 
-def connect(configuration: Configuration, url: str, authorization: str | None, protocols: str = PROTOCOL) -> Any:
+def connect(connection: Connection, url: str, protocols: str = PROTOCOL) -> Any:
     """A web socket to a pod, for an exec or a portforward request.
 
     Raises:
         KitError: for the server's error response.
         TargetError: it cannot be reached.
     """
-    headers = {"sec-websocket-protocol": protocols} | ({"authorization": authorization} if authorization else {})
+    headers = [("sec-websocket-protocol", protocols), *connection.identity()]
     try:
-        return within(OPEN_SECONDS, partial(create_websocket, configuration, get_websocket_url(url), headers))
+        return within(OPEN_SECONDS, partial(_open, connection.configuration, get_websocket_url(url), headers))
     except WebSocketBadStatusException as error:
         raise error_from_status(error.status_code, error.resp_body or b"", "Pod") from error
     except (WebSocketException, OSError) as error:
-        raise unreachable(configuration.host, error) from error
+        raise unreachable(connection.server, error) from error
+
+
+def _open(configuration: Configuration, url: str, headers: Iterable[Header]) -> WebSocket:
+    """A web socket as the client's ``create_websocket`` makes it, which sends no header but the token, however."""
+    verify = url.startswith("wss://") and configuration.verify_ssl
+    options = {
+        "cert_reqs": ssl.CERT_REQUIRED if verify else ssl.CERT_NONE,
+        "ca_certs": configuration.ssl_ca_cert if verify else None,
+        "check_hostname": configuration.assert_hostname if verify else None,
+        "certfile": configuration.cert_file,
+        "keyfile": configuration.key_file,
+        "server_hostname": configuration.tls_server_name,
+    }
+    socket = WebSocket(sslopt={key: value for key, value in options.items() if value is not None})
+    with_proxy = websocket_proxycare({"header": [": ".join(one) for one in headers]}, configuration, url, None)
+    socket.connect(url, **with_proxy)  # type: ignore[no-untyped-call]
+    return socket
 
 
 def _messages(socket: Any) -> Iterator[tuple[int, bytes]]:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from kubernetes.client import Configuration
 from websocket import ABNF, WebSocketConnectionClosedException, WebSocketException
 
 from kitctl.base.errors import TargetError
 from kitctl.targets import Session
 from kitctl.targets.cluster.connection import pod_exec
 from kitctl.targets.cluster.connection.api_errors import unreachable
+from kitctl.targets.cluster.connection.kubeconfig import Connection
 from kitctl.targets.cluster.connection.pod_exec import STATUS, STDERR, STDIN, STDOUT
 
 CLOSES: Final = "v5.channel.k8s.io"  # in which stdin can end; servers before Kubernetes 1.29 know v4 only
@@ -31,14 +31,14 @@ PIECE_BYTES: Final = 1 << 16
 DRAIN_SECONDS: Final = 5.0  # for what is still on its way once the local end of a connection is closed
 
 
-def run(configuration: Configuration, url: str, authorization: str | None, session: Session) -> int:
+def run(connection: Connection, url: str, session: Session) -> int:
     """The exit code of an exec request's command.
 
     Raises:
         KitError: for the server's error response.
         TargetError: the command could not be run, or the connection broke.
     """
-    ws = pod_exec.connect(configuration, url, authorization, f"{CLOSES},{pod_exec.PROTOCOL}")
+    ws = pod_exec.connect(connection, url, f"{CLOSES},{pod_exec.PROTOCOL}")
     status = bytearray()
     try:
         if session.stdin is not None:
@@ -49,7 +49,7 @@ def run(configuration: Configuration, url: str, authorization: str | None, sessi
             elif stream == STATUS:
                 status += data
     except (WebSocketException, OSError) as error:
-        raise unreachable(configuration.host, error) from error
+        raise unreachable(connection.server, error) from error
     finally:
         ws.close(timeout=0)
     return pod_exec.exit_code(bytes(status))

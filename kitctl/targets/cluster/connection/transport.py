@@ -150,8 +150,9 @@ class Transport:
             raise not_an_api_server(self.server, answer.status, answer.headers, data)
         return found
 
-    def _headers(self, content: str = JSON) -> dict[str, str]:
-        return {"Accept": JSON, "Content-Type": content, **self._connection.authorization()}
+    def _headers(self, content: str = JSON) -> urllib3.HTTPHeaderDict:
+        """Those of a request; one name may have several values."""
+        return urllib3.HTTPHeaderDict([("Accept", JSON), ("Content-Type", content), *self._connection.identity()])
 
     def _whole(self, *where: Any, **request: Any) -> tuple[urllib3.BaseHTTPResponse, bytes]:
         """A response, and its body."""

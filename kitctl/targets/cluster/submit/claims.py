@@ -14,7 +14,7 @@ from kitctl.base import names
 from kitctl.base.errors import ConflictError
 from kitctl.targets.cluster.connection.api import Api
 from kitctl.targets.cluster.connection.resources import Object
-from kitctl.targets.cluster.read import job_facts, lifecycle
+from kitctl.targets.cluster.read import finding, job_facts, lifecycle
 from kitctl.targets.cluster.read.existing import create_or_find, name_conflict, wait_deleted
 
 KIND = "PersistentVolumeClaim"
@@ -79,12 +79,39 @@ def remove(api: Api, job: Object, user: str, warn: Callable[[str], None]) -> boo
     return True
 
 
+def remove_left(api: Api, namespace: str, name: str, user: str) -> bool:
+    """Delete the claim that a deleted job has left. Returns whether there was one.
+
+    Raises:
+        ConflictError: this user must not delete it, or a job uses it.
+    """
+    found = api.find(KIND, namespace, name)
+    if found is None:
+        return False
+    found |= {"kind": KIND}
+    anyway = f"kubectl delete pvc -n {namespace} {name} deletes it anyway"
+    if why := why_not_yours(found, user):
+        raise ConflictError(f"claim {name!r} stays: {why}", fix=anyway)
+    if user_of := [job for job in finding.jobs(api, namespace) if job_facts.snapshot_claim(job) == name]:
+        other = user_of[0]["metadata"]["name"]
+        raise ConflictError(f"claim {name!r} stays: job {other!r} uses it", fix=f"kitctl delete {other}, then again")
+    api.delete(found, version=found["metadata"]["resourceVersion"])
+    wait_deleted(api, found)
+    return True
+
+
 def why_kept(found: Object, job: Object, user: str) -> str:
     """Why this user must not delete a claim with this job; empty if they may. Pure."""
     marks = lifecycle.annotations_of(found)
+    if marks.get(names.ANNOTATION_JOB_UID, job["metadata"]["uid"]) != job["metadata"]["uid"]:
+        return "it was not made for this job, or another job has it now"
+    return why_not_yours(found, user)
+
+
+def why_not_yours(found: Object, user: str) -> str:
+    """Why a claim is not one that ``kitctl submit`` made for this user; empty if it is. Pure."""
+    marks = lifecycle.annotations_of(found)
     if not lifecycle.is_kitctl_object(found) or job_facts.owner_keys(found) or names.ANNOTATION_JOB_UID not in marks:
         return "it was not made by kitctl submit"
-    if marks[names.ANNOTATION_JOB_UID] != job["metadata"]["uid"]:
-        return "it was not made for this job, or another job has it now"
     creator = marks.get(names.ANNOTATION_USER, "")
     return "" if creator == user else f"{creator or 'another user'} created it, and you are {user}"

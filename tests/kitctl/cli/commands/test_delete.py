@@ -43,6 +43,25 @@ def test_deleting_only_the_job_needs_no_confirmation_and_keeps_its_snapshots(
     assert kept()
 
 
+def test_snapshots_that_a_deleted_job_has_left_are_deleted_later(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["delete", "job"]) == 0
+    assert main(["delete", "job"]) == 102
+    assert kept()
+    assert main(["delete", "job", "--snapshots", "-y"]) == 0
+    assert "job: deleted with its snapshots" in capsys.readouterr().err
+    assert not kept()
+    assert main(["delete", "job", "--snapshots", "-y"]) == 102
+
+
+def test_a_link_in_place_of_what_a_deleted_job_has_left_is_not_followed(tmp_path: Path) -> None:
+    assert main(["delete", "job"]) == 0
+    stored = state_home() / "snapshots" / "default" / "job"
+    stored.rename(tmp_path / "moved")
+    stored.symlink_to(tmp_path / "moved")
+    assert main(["delete", "job", "--snapshots", "-y"]) == 2
+    assert (tmp_path / "moved" / "step-1").is_dir()
+
+
 # -- removing snapshots -----------------------------------------------------------------------------------------------
 
 

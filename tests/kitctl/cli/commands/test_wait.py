@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, Final
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 from kitctl.api.job import Job
-from kitctl.base.errors import JobCancelled
+from kitctl.base.errors import JobCancelled, JobNotFound
 from kitctl.cli.commands.wait import wait_until_end
 from kitctl.state.facts import JobFacts, NodeFacts
 from kitjob.report import NodeAssignment, Report
@@ -115,3 +116,15 @@ def test_what_may_do_harm_later_is_printed_once_without_a_fix(capsys: pytest.Cap
     )
     lines = told(capsys, trains, saves, saves, trains, saves, CANCELLED)
     assert [line.removeprefix("run: ") for line in lines] == ["Running", note, "Cancelled"]
+
+
+def test_a_job_that_is_deleted_meanwhile_is_said_to_have_been_there(capsys: pytest.CaptureFixture[str]) -> None:
+    def states() -> Iterator[JobFacts]:
+        yield PENDING
+        raise JobNotFound("no job 'run' in namespace 'team'", fix="kitctl list -A shows all jobs")
+
+    known = states()
+    target: Any = SimpleNamespace(poll_seconds=0.0, job=lambda _namespace, _name: next(known))
+    with pytest.raises(JobNotFound, match="job 'run' was pending when last seen, and has been deleted"):
+        wait_until_end(Job(target=target, namespace="team", name="run"), None)
+    assert capsys.readouterr().err == "run: Pending\n"

@@ -11,6 +11,7 @@ import pytest
 
 from kitctl.cli.main import main
 from kitctl.targets.cluster.connection import transport
+from kitctl.targets.cluster.connection.kubeconfig import connection
 
 CONTEXTS = {"one": "default", "two": "team"}
 
@@ -139,3 +140,23 @@ def test_the_namespace_comes_from_the_context(kubeconfig: Path) -> None:
 
     for context, namespace in [(None, "default"), *CONTEXTS.items()]:
         assert Client(context=context, kubeconfig=kubeconfig).namespace == namespace
+
+
+def test_who_a_user_acts_as_is_sent_with_each_request(kubeconfig: Path) -> None:
+    known = json.loads(kubeconfig.read_text())
+    extra = {"example.com/reason": ["on call", "ticket 7"]}
+    known["users"][0]["user"] |= {"as": "ann", "as-uid": "7", "as-groups": ["team", "night"], "as-user-extra": extra}
+    kubeconfig.write_text(json.dumps(known))
+    assert connection("one", kubeconfig).identity() == [
+        ("authorization", "Bearer secret-token"),
+        ("Impersonate-User", "ann"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "team"),
+        ("Impersonate-Group", "night"),
+        ("Impersonate-Extra-example.com%2Freason", "on call"),
+        ("Impersonate-Extra-example.com%2Freason", "ticket 7"),
+    ]
+
+
+def test_nobody_acts_as_another_one_unasked(kubeconfig: Path) -> None:
+    assert connection(None, kubeconfig).identity() == [("authorization", "Bearer secret-token")]

@@ -25,6 +25,7 @@ from kitctl.state.faults import FaultInjection
 from kitctl.targets.cluster import pod_faults
 from kitctl.targets.cluster.connection import pod_exec, transport
 from kitctl.targets.cluster.connection.api import LINE_BYTES, split_lines
+from kitctl.targets.cluster.connection.kubeconfig import Connection
 from kitctl.targets.cluster.read.pod_logs import pod_lines
 from tests.kitctl.targets.cluster.apiserver import ApiServer
 from tests.kitctl.targets.cluster.clients import Kit
@@ -265,7 +266,7 @@ def done(connection: socket.socket) -> None:
 def stdout_of(server: Raw) -> Iterator[bytes]:
     configuration = Configuration()
     configuration.host = server.url
-    return pod_exec.stream_stdout(configuration, f"{server.url}/exec", None)
+    return pod_exec.stream_stdout(Connection(configuration), f"{server.url}/exec")
 
 
 @pytest.mark.parametrize("answer", [silent, drip_in_the_header], ids=lambda one: one.__name__)

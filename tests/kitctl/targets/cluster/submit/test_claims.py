@@ -126,3 +126,31 @@ def test_a_claim_that_something_else_has_come_to_own_is_not_deleted(server: ApiS
     server.store.objects[Key(PVC, "default", "run-snapshots")]["metadata"]["ownerReferences"] = [owner]
     assert "claim 'run-snapshots' stays" in kit("delete", "run", "--snapshots", "-y")
     assert server.names(PVC) == {"run-snapshots"}
+
+
+def test_what_a_deleted_job_has_left_is_deleted_later(server: ApiServer, kit: Kit) -> None:
+    kit.submit("alice")
+    kit("delete", "run", token="alice")
+    assert "no job 'run'" in kit("delete", "run", token="alice", exit_code=102)
+    refused = kit("delete", "run", "--snapshots", "-y", token="bob", exit_code=2)
+    assert "claim 'run-snapshots' stays: alice created it, and you are bob" in refused
+    assert "kubectl delete pvc -n default run-snapshots" in refused
+    assert "run: deleted with its snapshots" in kit("delete", "run", "--snapshots", "-y", token="alice")
+    assert server.names(PVC) == set()
+    assert "no job 'run'" in kit("delete", "run", "--snapshots", "-y", token="alice", exit_code=102)
+
+
+def test_what_a_deleted_job_has_left_is_kept_while_another_job_uses_it(server: ApiServer, kit: Kit) -> None:
+    kit.submit()
+    kit("delete", "run")
+    kit.submit(name="heir", snapshots={"claim": "run-snapshots"})
+    refused = kit("delete", "run", "--snapshots", "-y", exit_code=2)
+    assert "claim 'run-snapshots' stays: job 'heir' uses it" in refused
+    assert server.names(PVC) == {"run-snapshots"}
+
+
+def test_a_claim_of_somebody_elses_making_is_not_what_a_job_has_left(server: ApiServer, kit: Kit) -> None:
+    server.put(PVC, "run-snapshots", metadata=OURS, **CLAIM)
+    refused = kit("delete", "run", "--snapshots", "-y", exit_code=2)
+    assert "claim 'run-snapshots' stays: it was not made by kitctl submit" in refused
+    assert server.names(PVC) == {"run-snapshots"}
