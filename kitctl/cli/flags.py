@@ -49,6 +49,7 @@ _TABLE: Final[tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...]] = (
     ("Job", (
         ("--name", "name", "NAME", "from the script's name", "Name of the job."),
         ("-n --namespace", "namespace", "NAME", "the context's", "Namespace of the job."),
+        ("--label", "labels", "K=V...", "", "Label of all objects of the job.", values.pairs),
         ("--image", "image", "IMAGE", "auto",
          f"An image with Python 3.11+ and torch 2.6+; auto: the namespace's, or {DEFAULT_IMAGE}."),
         ("--trainer", "trainer", "auto|image|travels", "auto", "Where pods get kittrain from: sent, or the image's."),

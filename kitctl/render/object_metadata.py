@@ -17,17 +17,17 @@ SHARED: Final = "shared"  # what all jobs of a namespace share: the component "s
 
 def labels(spec: JobSpec) -> dict[str, dict[str, str]]:
     """The labels of each component, of the job, and of its pods."""
-    found = {component: _labels(spec, component) for component in COMPONENTS}
-    shared = {label: name for label, name in found["sources"].items() if label != names.LABEL_INSTANCE}
+    found = {component: spec.labels | _own(spec, component) for component in COMPONENTS}
+    shared = {label: name for label, name in _own(spec, "sources").items() if label != names.LABEL_INSTANCE}
     job, pod = found["trainer"] | _queue_labels(spec), found["trainer"] | _pod_group_label(spec)
     return found | {JOB: job, POD: pod, SHARED: shared}
 
 
 def job_annotations(spec: JobSpec, kind: JobKind) -> dict[str, str]:
-    """Of the job: how Kueue may admit it."""
+    """Of the job: the user's, and how Kueue may admit it."""
     if not (spec.scheduling.queue and spec.elastic and kind.queue_admits_fewer):
-        return {}
-    return {
+        return spec.annotations
+    return spec.annotations | {
         names.ANNOTATION_MIN_PARALLELISM: str(spec.min_nodes),
         names.ANNOTATION_EQUAL_COMPLETIONS: "true",
         names.ANNOTATION_ELASTIC: "true",
@@ -41,7 +41,7 @@ def pod_annotations(spec: JobSpec) -> dict[str, str]:
     return found | ({names.ANNOTATION_METRICS_PORT: str(spec.metrics.port)} if spec.metrics.enabled else {})
 
 
-def _labels(spec: JobSpec, component: str) -> dict[str, str]:
+def _own(spec: JobSpec, component: str) -> dict[str, str]:
     return {
         names.LABEL_NAME: names.APP_NAME,
         names.LABEL_INSTANCE: spec.name,

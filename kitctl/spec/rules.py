@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from kitjob.job_keys import JobKeys
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_OWN_LABELS: Final = frozenset(
+    {names.LABEL_NAME, names.LABEL_INSTANCE, names.LABEL_COMPONENT, names.LABEL_MANAGED_BY, names.LABEL_VERSION}
+)
+_OWN_PREFIX: Final = "kitctl.dev/"
+_SET_BY: Final = {  # which key of the job sets a label
+    names.LABEL_QUEUE: "scheduling.queue",
+    names.LABEL_WORKLOAD_PRIORITY: "scheduling.workloadPriorityClass",
+}
 _VOLUME_SOURCES = ("claim", "configMap", "secret", "emptyDir", "hostPath", "csi")
 _MAX_NODES = 100_000  # limit of an Indexed Job
 ENDS_ALL: Final = "the job's end, suspend, cancel, restart, a preemption of the whole job"
@@ -246,8 +254,18 @@ def _queue(spec: JobKeys) -> Iterator[Problem]:
         yield Problem.of("scheduling.queue", f"a {spec.kind} cannot wait in a queue", "use another kind, or no queue")
 
 
+def _labels(spec: JobKeys) -> Iterator[Problem]:
+    for section in ("labels", "annotations"):
+        for key in getattr(spec, section):
+            if key in _SET_BY:
+                yield Problem.of(f"{section}.{key}", "is set by kitctl", f"use {_SET_BY[key]}")
+            elif key in _OWN_LABELS or key.startswith(_OWN_PREFIX):
+                yield Problem.of(f"{section}.{key}", "is reserved by kitctl", "choose another one")
+
+
 RULES: tuple[Callable[[JobKeys], Iterator[Problem]], ...] = (
     _kind,
+    _labels,
     _nodes,
     _procs,
     _name,

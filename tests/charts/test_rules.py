@@ -52,6 +52,8 @@ def kitctl_errors(job: dict[str, Any]) -> set[str]:
         {"nodes": 2, "procsPerNode": "2,4", "gpusPerNode": 1},
         {"resources": {"requests": {"amd.com/gpu": "1"}}, "gpuResource": "amd.com/gpu"},
         {"resources": {"limits": {"nvidia.com/gpu": "1"}}},
+        {"labels": {"app.kubernetes.io/name": "a", "kueue.x-k8s.io/priority-class": "b"}},
+        {"annotations": {"kitctl.dev/user": "a"}},
         {"backend": "nccl"},
         {"metrics": {"enabled": True, "port": 29400}},
     ],

@@ -18,6 +18,8 @@ from kitjob.fields import (
     GivenName,
     Image,
     Kind,
+    LabelKey,
+    LabelValue,
     Processes,
     Resume,
     SecretKey,
@@ -51,6 +53,10 @@ class JobKeys(Record):
     """Name of the job: a DNS label that leaves room for ``-<node index>``. Empty: derived from the command."""
     namespace: Sent[str] = ""
     """Namespace it runs in. Empty: that of the kubeconfig's context; ``default`` when rendered without a cluster."""
+    labels: dict[LabelKey, LabelValue] = {}
+    """Labels of all objects that are made for the job, its pods among them, as in {team: vision}."""
+    annotations: dict[LabelKey, str] = {}
+    """Annotations of the job's own object; those of pods are in ``pod.annotations``."""
     kind: Kind = "auto"
     """The Kubernetes kind; PyTorchJob is legacy. ``auto``: IndexedJob, or what you may create and the cluster has."""
     image: Image = names.AUTO

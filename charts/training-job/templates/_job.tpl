@@ -33,6 +33,7 @@
   "app.kubernetes.io/instance" $name
   "app.kubernetes.io/managed-by" .Release.Service
   "app.kubernetes.io/version" .Chart.AppVersion }}
+{{- $common = merge $common .Values.labels }}
 {{- $labels := dict }}
 {{- range list "trainer" "rendezvous" "status" "sources" "snapshots" "access" "test" }}
 {{- $_ := set $labels . (set (deepCopy $common) "app.kubernetes.io/component" .) }}
@@ -51,7 +52,7 @@
 {{- end }}
 {{- $size := .Values.scale | default $max }}
 {{- $defaults := get (lookup "v1" "ConfigMap" $namespace "kitctl-defaults" | default dict) "data" | default dict }}
-{{- $annotations := dict }}
+{{- $annotations := deepCopy .Values.annotations }}
 {{- if and .Values.scheduling.queue $kind.queueAdmitsFewer (lt $min $max) }}
 {{- $_ := set $annotations "kueue.x-k8s.io/elastic-job" "true" }}
 {{- if lt $min (int $size) }}

@@ -4,6 +4,7 @@ not work, with the same messages, and the chart's own.
 */}}
 
 {{- define "training-job.problems" -}}
+{{- include "training-job.labelProblems" . }}
 {{- include "training-job.sizeProblems" . }}
 {{- include "training-job.processProblems" . }}
 {{- include "training-job.nameProblems" . }}
@@ -21,6 +22,20 @@ not work, with the same messages, and the chart's own.
 {{- define "training-job.metricsProblems" -}}
 {{- if and .Values.metrics.enabled (eq (int64 .Values.metrics.port) (int64 .Values.rendezvous.port)) }}
 metrics.port: {{ int64 .Values.metrics.port }} is rendezvous.port; fix: give another port
+{{- end }}
+{{- end }}
+
+{{- define "training-job.labelProblems" -}}
+{{- $set := dict "kueue.x-k8s.io/queue-name" "scheduling.queue" "kueue.x-k8s.io/priority-class" "scheduling.workloadPriorityClass" }}
+{{- $own := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/managed-by" "app.kubernetes.io/version" }}
+{{- range $section := list "labels" "annotations" }}
+{{- range $key, $value := get $.Values $section }}
+{{- if hasKey $set $key }}
+{{ $section }}.{{ $key }}: is set by kitctl; fix: use {{ get $set $key }}
+{{- else if or (has $key $own) (hasPrefix "kitctl.dev/" $key) }}
+{{ $section }}.{{ $key }}: is reserved by kitctl; fix: choose another one
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 

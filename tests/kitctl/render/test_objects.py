@@ -173,11 +173,23 @@ def test_objects_follow_those_that_they_need() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_object_has_the_jobs_labels(kind: Kind) -> None:
-    spec = JobSpec(name="job", namespace="team", kind=kind)
-    for thing in render.manifests(spec):
+    spec = JobSpec(name="job", namespace="team", kind=kind, labels={"team": "vision"}, annotations={"owner": "ann"})
+    objects = render.manifests(spec)
+    for thing in objects:
+        assert thing["metadata"]["labels"]["team"] == "vision"
         assert thing["metadata"]["namespace"] == "team"
         assert thing["metadata"]["labels"][names.LABEL_INSTANCE] == "job"
         assert thing["metadata"]["name"].startswith("job")
+    template = kinds.of_object(objects[-1]).pod_template(objects[-1])
+    assert template["metadata"]["labels"]["team"] == "vision"
+    assert [one["metadata"].get("annotations", {}).get("owner") for one in objects[-2:]] == [None, "ann"]
+
+
+def test_what_jobs_share_has_no_label_of_one_of_them() -> None:
+    spec = JobSpec(name="job", labels={"team": "vision"})
+    made = render.manifests(spec, Sources(trainer=sent(spec)), standalone=False)
+    shared = [one for one in made if names.LABEL_INSTANCE not in one["metadata"]["labels"]]
+    assert [one["metadata"]["labels"].get("team") for one in shared] == [None]
 
 
 def test_names_are_printed_as_kubectl_does() -> None:

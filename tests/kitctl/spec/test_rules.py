@@ -225,6 +225,15 @@ def test_limits_are_inclusive(changes: dict[str, Any]) -> None:
             {"nccl": Nccl(interface="x" * 98_304)},
             "nccl.interface: with this the nodes are told 98346 bytes of settings, and a variable holds 98304",
         ),
+        (
+            {"labels": {"app.kubernetes.io/name": "a"}},
+            "labels.app.kubernetes.io/name: is reserved by kitctl; fix: ",
+        ),
+        ({"annotations": {"kitctl.dev/user": "a"}}, "annotations.kitctl.dev/user: is reserved by kitctl"),
+        (
+            {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
+            "labels.kueue.x-k8s.io/queue-name: is set by kitctl; fix: use scheduling.queue",
+        ),
         ({"backend": "nccl"}, "backend: nccl needs GPUs; fix: set gpusPerNode, or backend: gloo"),
         (
             {"kind": "TrainJob", "scheduling": Scheduling(queue="q")},
@@ -240,6 +249,7 @@ def test_each_rule_names_the_field_and_the_fix(changes: dict[str, Any], message:
 
 def test_every_rule_is_checked() -> None:
     wrong = problems(
+        labels={"app.kubernetes.io/name": "a"},
         nodes="4:2",
         procs_per_node="1,2,3",
         name="JOB",

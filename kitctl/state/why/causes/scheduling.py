@@ -40,8 +40,8 @@ SCHEDULING: Final = Family(
         quoted(
             "admission-webhook-denied",
             r"admission webhook \"[^\"]+\" denied",
-            "a policy of this cluster forbids it: follow its message; labels and annotations are in pod.labels and "
-            "pod.annotations",
+            "a policy of this cluster forbids it: follow its message; labels are in labels, those of pods alone in "
+            "pod.labels, and their annotations in pod.annotations",
             'FailedCreate: Error creating: admission webhook "validation.gatekeeper.sh" denied the request: ...',
         ),
         quoted(

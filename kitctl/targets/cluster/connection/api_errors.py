@@ -35,13 +35,16 @@ class Rule(NamedTuple):
 _VALUE: Final = re.compile(r": Invalid value: \{.*\}: ", re.DOTALL)  # a whole pod template may be in a message
 ANONYMOUS: Final = 'User "system:anonymous"'  # who the API server sees in a request without credentials
 UNKNOWN_PATH: Final = "404 page not found"  # plain text: the only response of an API server that is not an object
+POLICY: Final = (
+    "a policy of this cluster forbids it: follow its message; labels and annotations are keys of a job, and of its pod"
+)
 # fmt: off
 ERROR_RULES: Final = (
     Rule(400, "does not support dry run", UnsupportedError, "try without: kitctl submit --no-checks"),
     Rule(400, "strict decoding error", UsageError, "check the spelling of a field of your own, under pod or in a "
             "template; else the cluster's Kubernetes, or operator, is too old for it (kitctl doctor)"),
-    Rule(0, "denied the request", UsageError, "a policy of this cluster forbids it: follow its message"),
-    Rule(422, "denied request", UsageError, "a policy of this cluster forbids it: follow its message"),
+    Rule(0, "denied the request", UsageError, POLICY),
+    Rule(422, "denied request", UsageError, POLICY),
     Rule(401, "", TargetError, "the credentials are wrong or expired: log in to the cluster again"),
     Rule(403, ANONYMOUS, Forbidden, "the kubeconfig's user has no credentials: log in to the cluster, or choose "
             "another --context"),
