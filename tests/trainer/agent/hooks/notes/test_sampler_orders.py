@@ -147,3 +147,16 @@ def test_an_epoch_that_is_set_without_a_pass_or_without_steps_is_told_nothing(
     once.set_epoch(2)  # and one in which nothing is trained
     script.orders.tell()
     assert capsys.readouterr().err == ""
+
+
+def test_passes_that_begin_in_the_mode_of_the_evaluation_before_are_passes(
+    script: Script, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loop that calls model.train() for each batch, or once it has begun the pass, as Lightning's does."""
+    sampler = script.sampler()
+    for epoch in range(5):
+        sampler.set_epoch(epoch)
+        script.epoch(sampler)
+        script.evaluates = True
+    script.orders.tell()
+    assert capsys.readouterr().err == ""

@@ -123,7 +123,11 @@ class SamplerOrders:
         return passes
 
     def _begins(self, sampler: Any) -> None:
-        if sampler.num_replicas <= ALONE or self._evaluates():
+        if sampler.num_replicas <= ALONE:
+            return
+        if self._evaluates():  # or was left in that mode by the evaluation before: steps may yet come
+            if known := self._passes.get(sampler):
+                known.unread.clear()
             return
         self._count()
         passes = self._of(sampler) if sampler.shuffle else None
