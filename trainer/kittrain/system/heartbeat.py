@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from kittrain.system import calls, heartbeat_files, sample_orders
 from kittrain.system.calls import NO_CALL, Call
@@ -67,8 +67,9 @@ _ROUNDS_AT: Final = _NOT_FINITE_AT + _NOT_FINITE.size
 _CALL_AT: Final = _ROUNDS_AT + _ROUNDS.size  # the last collective, noted by the hooks
 _BEGUN: Final = struct.Struct("<Q")  # collectives that the rank had begun as its group, or its script, ended
 _BEGUN_AT: Final = _CALL_AT + calls.SIZE
-# The last checkpoint that the script has saved after its first step: the step, and time.monotonic() when.
-_STORED: Final = struct.Struct("<Qd")
+# Checkpoints that the script has saved after its first step: the last one's step, time.monotonic() then and at the
+# first one, and at how many steps there was one.
+_STORED: Final = struct.Struct("<QddQ")
 _STORED_AT: Final = _BEGUN_AT + _BEGUN.size
 # The script's evaluations: seconds in those that have ended, and time.monotonic() when this one began; 0: none.
 _EVALUATED: Final = struct.Struct("<dd")
@@ -271,7 +272,10 @@ class ScriptWriter:
     def stored(self) -> None:
         """The script has saved a checkpoint anywhere; before the first step it is data, or the start."""
         if self._calls or self._by_hand:
-            _STORED.pack_into(self._page, _STORED_AT, self._steps, time.monotonic())
+            last, _, first, number = _STORED.unpack_from(self._page, _STORED_AT)
+            number += not number or last != self._steps  # one may be written as several files
+            now = time.monotonic()
+            _STORED.pack_into(self._page, _STORED_AT, self._steps, now, first or now, number)
 
     def samples(self, sampler: Any) -> None:
         """The script trains on what a ``DistributedSampler`` gives.
@@ -326,6 +330,25 @@ def _write_first(page: mmap.mmap, phase: Phase, now: float) -> None:
     _MOMENT.pack_into(page, _NOW.size + phase * _MOMENT.size, now)
 
 
+class Stored(NamedTuple):
+    """The last checkpoint that a script with a loop of its own has saved.
+
+    Attributes:
+        step: at which it was saved, of the steps of its process.
+        at: the moment, in ``time.monotonic()``.
+        first: when its process has saved its first one: no other process has the same.
+        number: of the steps of its process at which one was saved; 0: none.
+    """
+
+    step: int = 0
+    at: float = 0.0
+    first: float = 0.0
+    number: int = 0
+
+
+NONE_STORED: Final = Stored()
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeartbeatState:
     """The agent's side: the content of the file at one moment.
@@ -351,8 +374,7 @@ class HeartbeatState:
         left: how many rounds it has left without ending.
         call: the last collective that it has called.
         begun: collectives that it had begun as its group, or its script, ended; 0: unknown.
-        stored: the step and the moment, in ``time.monotonic()``, of the last checkpoint that a script with a loop of
-            its own has saved; zeros: none.
+        stored: the last checkpoint that a script with a loop of its own has saved.
         evaluated: the seconds of the evaluations of a script with a loop of its own that have ended, and when the
             current one began, in ``time.monotonic()``; 0: none.
         order: in which a script with a loop of its own trains on samples, as of rank 0; None: unknown.
@@ -378,7 +400,7 @@ class HeartbeatState:
     left: int = 0
     call: Call = NO_CALL
     begun: int = 0
-    stored: tuple[int, float] = (0, 0.0)
+    stored: Stored = NONE_STORED
     evaluated: tuple[float, float] = (0.0, 0.0)
     order: SampleOrder | None = None
 
@@ -421,7 +443,7 @@ class HeartbeatState:
             left=left,
             call=Call.read(page, _CALL_AT),
             begun=_BEGUN.unpack_from(page, _BEGUN_AT)[0],
-            stored=_STORED.unpack_from(page, _STORED_AT) if updates else (0, 0.0),
+            stored=Stored(*_STORED.unpack_from(page, _STORED_AT)) if updates else NONE_STORED,
             evaluated=_EVALUATED.unpack_from(page, _EVALUATED_AT) if phase is Phase.SCRIPT else (0.0, 0.0),
             order=SampleOrder.read(page, _ORDER_AT, 0) if phase is Phase.SCRIPT else None,
             **seen,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from kittrain.system.heartbeat import Phase
+from kittrain.system.heartbeat import Phase, Stored
 
 
 class SteppedRanks:
@@ -26,7 +26,7 @@ class SteppedRanks:
     last: ClassVar[tuple[Phase, int, float]] = (Phase.SYNCING, 1, 0.0)
     moved: ClassVar[float] = 0.0
     pids: ClassVar[list[int]] = []
-    stored: ClassVar[tuple[int, float]] = (0, 0.0)
+    stored: ClassVar[Stored] = Stored()
 
     def phases(self) -> dict[Phase, float]:
         return {}

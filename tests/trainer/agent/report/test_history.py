@@ -17,7 +17,7 @@ from kittrain.agent.processes.rank_watch import RankWatch
 from kittrain.agent.report import history
 from kittrain.agent.report.history import History
 from kittrain.job.env import NodeEnv
-from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, ScriptWriter, prepare
+from kittrain.system.heartbeat import HeartbeatState, HeartbeatWriter, Phase, ScriptWriter, Stored, prepare
 
 if TYPE_CHECKING:
     from kittrain.agent.processes.rank_logs import RankLogs
@@ -170,7 +170,7 @@ class OneRank:
         return self._beat.phase, self._beat.step, self._beat.busy
 
     @property
-    def stored(self) -> tuple[int, float]:
+    def stored(self) -> Stored:
         return self._beat.stored
 
 
@@ -203,8 +203,71 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
     assert saves(2, 2) == [5]  # once
     assert {*told} == {"saved by the script"}
     assert sum(len(saves(1)) for _ in range(5000)) < 250
-    unwritten = [int(more[1]) for cause in told if (more := re.search(r", after at least (\d+) more$", cause))]
-    assert 4700 < sum(unwritten) + len(told) <= 5002, "of what is not there it is said how much"
+    found.ranks_end(rank, "ended")
+    told.extend(event.cause for event in snapshots_in(found))
+    unwritten = [int(more[1]) for cause in told if (more := re.search(r", after (\d+) more$", cause))]
+    assert sum(unwritten) + len(told) == 5002, "of what is not there it is said how much"
+
+
+def snapshots_in(found: History) -> list[Event]:
+    return [line for line in found._lines.take() if isinstance(line, Event) and line.what == "snapshot"]
+
+
+def test_checkpoints_between_two_looks_are_counted_and_the_last_one_is_told(tmp_path: Path) -> None:
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    rank = OneRank(prepare(tmp_path / "heartbeat"), found.ranks_start())
+    script = ScriptWriter(tmp_path / "heartbeat")
+    for _ in range(2):
+        for _ in range(3):
+            script.optimizer_called(1)
+            script.stored()
+        rank.read_at = time.monotonic() + 2.0
+        found.observe(rank, RankProgress)
+    found.ranks_end(rank, "ended")
+    assert [(one.step, one.cause) for one in snapshots_in(found)] == [
+        (3, "saved by the script, after 2 more"),
+        (6, "saved by the script, after 2 more"),
+    ]
+
+
+def test_the_first_checkpoint_of_ranks_that_have_resumed_is_told_at_the_same_number_of_steps(tmp_path: Path) -> None:
+    """They begin to count anew: both are at the twentieth step of their process."""
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    for before in (0, 20):
+        rank = OneRank(prepare(tmp_path / f"heartbeat-{before}"), found.ranks_start())
+        script = ScriptWriter(tmp_path / f"heartbeat-{before}")
+        for _ in range(20):
+            script.optimizer_called(1)
+        script.stored()
+        rank.read_at = time.monotonic() + 2.0
+        found.observe(rank, RankProgress, before=before)
+        found.ranks_end(rank, "ended")
+    assert [(one.step, one.cause) for one in snapshots_in(found)] == [
+        (20, "saved by the script"),
+        (40, "saved by the script"),
+    ]
+
+
+def test_a_checkpoint_that_was_told_is_not_told_again_of_ranks_that_live_on(tmp_path: Path) -> None:
+    found = History(NodeEnv(run_id="run"), pytest.fail)
+    rank = OneRank(prepare(tmp_path / "heartbeat"), found.ranks_start())
+    script = ScriptWriter(tmp_path / "heartbeat")
+    for _ in range(2):
+        script.optimizer_called(1)
+        script.stored()
+    for _ in range(2):
+        rank.read_at = time.monotonic() + 2.0
+        found.observe(rank, RankProgress)
+        found.ranks_start()
+    script.optimizer_called(1)
+    script.stored()
+    rank.read_at = time.monotonic() + 4.0
+    found.observe(rank, RankProgress)
+    found.ranks_end(rank, "ended")
+    assert [(one.step, one.cause) for one in snapshots_in(found)] == [
+        (2, "saved by the script, after 1 more"),
+        (3, "saved by the script"),
+    ]
 
 
 def test_checkpoints_of_ranks_that_have_resumed_have_the_step_of_the_run(tmp_path: Path) -> None:
@@ -216,7 +279,7 @@ def test_checkpoints_of_ranks_that_have_resumed_have_the_step_of_the_run(tmp_pat
         script.stored()
         rank.read_at = time.monotonic() + 2.0
         found.observe(rank, RankProgress, before=before)
-        found._stored = (0, 0.0)
+        found.ranks_end(rank, "ended")
     steps = [one.step for one in found._lines.take() if isinstance(one, Event) and one.what == "snapshot"]
     assert steps == [1, 28]
 

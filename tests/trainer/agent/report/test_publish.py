@@ -22,7 +22,7 @@ from kittrain.agent.report.recovery import RANK_PARTS
 from kittrain.agent.report.report_sinks import FileSink, Sink
 from kittrain.job.env import NodeEnv, node_env
 from kittrain.outcome.failures import BRIEF, Failure
-from kittrain.system.heartbeat import Phase
+from kittrain.system.heartbeat import NONE_STORED, Phase, Stored
 from tests.trainer.agent.report.ranks import SteppedRanks
 from tests.trainer.nodes import free_port
 from tests.trainer.reports import plain, report_in
@@ -303,7 +303,7 @@ def test_restarts_are_reported_with_a_short_cause() -> None:
 class ScriptRanks(SteppedRanks):
     """Ranks of a loop of the script's own."""
 
-    def __init__(self, steps: int, *, saved: tuple[int, float] = (0, 0.0), loaded: int = 0) -> None:
+    def __init__(self, steps: int, *, saved: Stored = NONE_STORED, loaded: int = 0) -> None:
         self.script_steps, self.stored, self.loaded = steps, saved, loaded  # type: ignore[misc]
         self.script_progress = {"step": steps, "steps_per_second": 20.0} if steps else {}  # type: ignore[misc]
 
@@ -316,8 +316,8 @@ def test_steps_that_a_script_takes_again_are_known_after_all_nodes_have_ended(tm
     meet(port, "a", [first])
     first.observe(ScriptRanks(100))
     saved = time.time_ns()
-    first.observe(ScriptRanks(100, saved=(100, time.monotonic())))
-    first.observe(ScriptRanks(180, saved=(100, time.monotonic())))
+    first.observe(ScriptRanks(100, saved=Stored(100, time.monotonic(), 1.0, 1)))
+    first.observe(ScriptRanks(180, saved=Stored(100, time.monotonic(), 1.0, 1)))
     first.stop()
     second = reporter(tmp_path, 0)
     meet(port, "b", [second])

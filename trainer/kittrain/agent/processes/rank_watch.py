@@ -31,7 +31,7 @@ from kittrain.agent.rendezvous.interface import Rendezvous
 from kittrain.agent.rendezvous.stacks import A_PROCESS, GROUP, UNREAD, Location, line_of_fork, locate
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
-from kittrain.system.heartbeat import HeartbeatState, Phase
+from kittrain.system.heartbeat import HeartbeatState, Phase, Stored
 from kittrain.system.heartbeat_files import LoadedFile
 from kittrain.system.processes import Usage, children_of, signal_name, unread, usage
 from kittrain.system.sample_orders import SampleOrder
@@ -369,9 +369,10 @@ class RankWatch:
         return next((one for one in named if one[1]), None)
 
     @property
-    def stored(self) -> tuple[int, float]:
-        """The step and the moment of the last checkpoint of a script with a loop of its own; zeros: none."""
-        return max((rank.beat.stored for rank in self._ranks.values()), key=lambda one: one[1], default=(0, 0.0))
+    def stored(self) -> Stored:
+        """The last checkpoint of a script with a loop of its own, of the first rank that saves any."""
+        each = (rank.beat.stored for _, rank in sorted(self._ranks.items()))
+        return next((one for one in each if one.number), Stored())
 
     def _rank_statuses(self) -> list[RankStatus]:
         """Collect all ranks' stacks and return each rank's status."""

@@ -23,7 +23,7 @@ from kittrain.agent.report.history_file import SUFFIX, HistoryFile
 from kittrain.agent.report.trend import Curve
 from kittrain.job.env import NodeEnv
 from kittrain.system.backlog import Backlog
-from kittrain.system.heartbeat import Phase
+from kittrain.system.heartbeat import Phase, Stored
 
 ROW_SECONDS: Final = 1.0
 QUEUED: Final = 4096  # lines that wait for the volume; the oldest are dropped
@@ -63,8 +63,8 @@ class Ranks(Protocol):
         """The ranks' process ids."""
 
     @property
-    def stored(self) -> tuple[int, float]:
-        """The step and the moment, in ``time.monotonic()``, of a script's last checkpoint; zeros: none."""
+    def stored(self) -> Stored:
+        """The last checkpoint of a script with a loop of its own."""
 
 
 class Listener(Protocol):
@@ -104,8 +104,7 @@ class History:
         self._snapshot: float | None = None  # when the last one was published
         self._saved: int | None = None  # its step
         self._before = 0  # steps of a script's own loop before those of the current ranks
-        self._stored = (0, 0.0)  # the step and the moment of a script's last checkpoint that is written
-        self._unwritten: set[int] = set()  # steps of those since then that were seen
+        self._stored = Stored()  # a script's last checkpoint that is written
         self._read: Callable[[], RankProgress] | None = None
         self._evaluated = 0.0
         self._told_evaluation = float("-inf")  # when one was told last
@@ -269,6 +268,8 @@ class History:
         """The ranks are to be stopped, or have ended."""
         if self._row is not None:
             self.observe(ranks, self._read, now=True)
+            if self._read:
+                self._stored_by(ranks, ended=True)
             self._moved = ranks.moved or None
             self.state(state, at=self._row.at, cause=cause)
             self._row = None
@@ -320,18 +321,15 @@ class History:
                 self.event("snapshot", at=at, step=known.snapshot_step, seconds=known.snapshot_seconds, parts=parts)
             self._snapshot, self._saved = known.snapshot_time, known.snapshot_step
 
-    def _stored_by(self, ranks: Ranks) -> None:
+    def _stored_by(self, ranks: Ranks, *, ended: bool = False) -> None:
         """A script may save as often as it likes, and twice for a checkpoint, if it renames what it has written."""
-        (step, at), (last, before) = ranks.stored, self._stored
-        if at <= before or (step == last and step):
-            return
-        if at <= before + self._seldom(at):
-            self._unwritten.add(step)
-            return
-        more = len(self._unwritten - {step})
-        self._stored, self._unwritten = (step, at), set()
-        cause = f"saved by the script{f', after at least {more} more' * bool(more)}"
-        self.event("snapshot", at=at, step=step + self._before or None, round=self._round, cause=cause)
+        new, last = ranks.stored, self._stored
+        before = last.number if new.first == last.first else 0
+        if new.number > before and (ended or new.at > last.at + self._seldom(new.at)):
+            self._stored = new
+            more = new.number - before - 1
+            cause = f"saved by the script{f', after {more} more' * bool(more)}"
+            self.event("snapshot", at=new.at, step=new.step + self._before or None, round=self._round, cause=cause)
 
     def _seldom(self, at: float) -> float:
         return max(ROW_SECONDS, SELDOM * (self._at(at) - self._started))

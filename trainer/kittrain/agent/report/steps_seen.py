@@ -113,10 +113,10 @@ class StepsSeen:
 
     def _note_save(self, ranks: Ranks) -> None:
         """A rank that was seen to save: a write may have been followed by a rename, which is what is told then."""
-        step, at = ranks.stored
-        if at > 0:
+        last = ranks.stored
+        if last.number:
             self.saved = True
-            self.taken.saved(step, time.time_ns() - int(1e9 * (time.monotonic() - at)))
+            self.taken.saved(last.step, time.time_ns() - int(1e9 * (time.monotonic() - last.at)))
 
     @property
     def progress(self) -> RankProgress:
