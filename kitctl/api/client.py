@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kitctl import targets
 from kitctl.api.job import Job
+from kitctl.base.errors import UsageError
 from kitctl.output.view.page import Findings
 from kitctl.state import phase as state
 from kitctl.state.phase import JobState
@@ -52,11 +53,13 @@ class Client:
         *,
         target: str | None = None,
         context: str | None = None,
-        kubeconfig: Path | None = None,
+        kubeconfig: Path | str | None = None,
         notify: Callable[[str], None] | None = None,
     ) -> None:
         self._notify = notify or logging.getLogger("kitctl").warning
-        options = TargetOptions(target=target, context=context, kubeconfig=kubeconfig, warn=self._notify)
+        options = TargetOptions(
+            target=target, context=context, kubeconfig=Path(kubeconfig) if kubeconfig else None, warn=self._notify
+        )
         selected = targets.resolve_target(options)
         self.reason = selected.reason
         self._package = targets.package(selected.name)
@@ -71,10 +74,10 @@ class Client:
         self,
         spec: JobSpec,
         *,
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         replace: bool = False,
         checks: bool = True,
-        templates: Path | None = None,
+        templates: Path | str | None = None,
     ) -> Job:
         """Start a job.
 
@@ -97,10 +100,10 @@ class Client:
         self,
         spec: JobSpec,
         *,
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         replace: bool = False,
         checks: bool = True,
-        templates: Path | None = None,
+        templates: Path | str | None = None,
         refuse: bool = False,
     ) -> list[Change]:
         """What submitting a job would change, object by object. Changes nothing.
@@ -119,7 +122,7 @@ class Client:
         submission = self._submission(spec, folder, replace=replace, checks=checks, templates=templates)
         return self.target.preview(submission, refuse=refuse)
 
-    def send_code(self, spec: JobSpec, *, folder: Path | None = None) -> dict[str, Any]:
+    def send_code(self, spec: JobSpec, *, folder: Path | str | None = None) -> dict[str, Any]:
         """Send a job's workdir to the cluster without a job; returns the value ``code`` by which the chart finds it.
 
         Raises:
@@ -128,7 +131,7 @@ class Client:
         """
         return self.target.send_code(self._submission(spec, folder))
 
-    def check(self, spec: JobSpec, *, folder: Path | None = None) -> Findings:
+    def check(self, spec: JobSpec, *, folder: Path | str | None = None) -> Findings:
         """Check whether the target can run a job; each finding is made when it is asked for. Changes nothing."""
         return Findings(self.target.run_checks(self._submission(spec, folder, remarks=False)))
 
@@ -144,25 +147,44 @@ class Client:
     def _submission(
         self,
         spec: JobSpec,
-        folder: Path | None,
+        folder: Path | str | None,
         *,
         replace: bool = False,
         checks: bool = True,
-        templates: Path | None = None,
+        templates: Path | str | None = None,
         remarks: bool = True,
     ) -> Submission:
-        from kitctl.code.sources import sources  # noqa: PLC0415 - for submissions: others start sooner without
+        from kitctl.code.sources import in_place, sources  # noqa: PLC0415 - for submissions: others start sooner without
         from kitctl.render.templates import check_folder  # noqa: PLC0415 - as above
 
-        spec, folder = spec.in_namespace(self.namespace), folder or Path.cwd()
+        folder = Path(folder) if folder else Path.cwd()
+        spec = _checked(spec).in_namespace(self.namespace)
+        if self.target.runs_here:
+            spec = in_place(spec, folder)
         submission = Submission(
             spec=spec,
             sources=sources(spec, folder),
             folder=folder,
             replace=replace,
             checks=checks,
-            templates=check_folder(templates) if templates else None,
+            templates=check_folder(Path(templates)) if templates else None,
         )
         for remark in self._package.remarks(submission) if remarks else ():
             self._notify(f"warning: {remark}")
         return submission
+
+
+def _checked(spec: object) -> JobSpec:
+    """A job.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    from kitctl.spec.job_spec import JobSpec  # noqa: PLC0415 - as above
+
+    if isinstance(spec, JobSpec):
+        return spec
+    fix = "kitctl.JobSpec(command=('train.py',), nodes=2), or kitctl.load('job.yaml')"
+    if callable(spec):
+        fix = f"write it to a script, whose ranks call it: {fix}"
+    raise UsageError(f"a job is a JobSpec, and no {type(spec).__name__}", fix=fix)

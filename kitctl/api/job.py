@@ -12,14 +12,23 @@ from typing import TYPE_CHECKING
 
 from kitctl.base import printable
 from kitctl.base.deadline import within
-from kitctl.base.errors import JobCancelled, JobFailed, JobNotFound, KitError, NotFinished, Unavailable, WaitTimeout
+from kitctl.base.errors import (
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    KitError,
+    NotFinished,
+    Unavailable,
+    UsageError,
+    WaitTimeout,
+)
 from kitctl.output.view import notebook
 from kitctl.output.view.page import Findings, Page, shown
 from kitctl.output.view.text import Look, failure_lines, job_page
 from kitctl.state import logs as log
 from kitctl.state import phase as state
 from kitctl.state.facts import OF_NODES
-from kitctl.state.phase import JobState
+from kitctl.state.phase import JobState, Phase
 from kitctl.state.why.explain import Explanation, advice, explain
 from kitctl.state.why.repeats import shorter
 from kitctl.targets import Session, SnapshotStore, Target
@@ -71,6 +80,8 @@ class Job:
         Raises:
             NotFound: it has no such rank.
         """
+        _number("rank", rank, int)
+        _number("tail", tail, int)
         ranks = frozenset() if rank is None else frozenset({rank})
         selected = log.Filter(ranks=ranks, include=re.compile(include) if include else None)
         return Page("\n".join(line.text for line in self.lines(selected, tail=tail)))
@@ -91,6 +102,7 @@ class Job:
             WaitTimeout: after ``timeout``; the job continues.
             Unavailable: the target does not answer.
         """
+        _number("timeout", timeout, float)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         try:
             now = self._state_by(deadline)
@@ -103,7 +115,8 @@ class Job:
             if now.finished:
                 return
             if time.monotonic() > deadline:
-                raise WaitTimeout(f"job {self.name!r} is still {now.phase.lower()}", fix=self._goes_on)
+                what = f"job {self.name!r} is still {now.phase.lower()}"
+                raise WaitTimeout(what, fix=_unfinished(self.name, now.phase))
             time.sleep(self.target.poll_seconds)
             left = max(deadline - time.monotonic(), 0.0)
             self.target.retry_seconds = min(RETRY_SECONDS, left)
@@ -291,6 +304,7 @@ class Job:
         Raises:
             UsageError: it is not elastic, or not for that many.
         """
+        _number("nodes", nodes, int)
         self.target.scale(self.namespace, self.name, nodes)
 
     def suspend(self) -> None:
@@ -351,9 +365,50 @@ class Job:
             raise no_history(found, self.state())
         return found
 
-    @property
-    def _goes_on(self) -> str:
-        return f"it is still running: kitctl status {self.name}"
+    def events(self, *, wide: bool = False) -> Page:
+        """What happened to it, as ``kitctl events`` prints it; with ``wide`` more of each event.
+
+        Raises:
+            KitError: nothing is known of its past, with the reason.
+        """
+        from kitctl.output.view import timeline as view
+        from kitctl.state import history
+
+        return Page("\n".join(view.events(history.events(self.history()), wide=wide)))
+
+    def goodput(self, *, wide: bool = False) -> Page:
+        """What its node-seconds were spent on, as ``kitctl goodput`` prints it; with ``wide`` each part of a bucket.
+
+        Raises:
+            KitError: nothing is known of its past, with the reason.
+        """
+        from kitctl.output.view import timeline as view
+        from kitctl.state.goodput.account import account
+
+        return Page("\n".join(view.goodput(account(self.history()), wide=wide)))
+
+
+def _unfinished(name: str, phase: Phase) -> str:
+    """What to do about a job that has not ended in time."""
+    match phase:
+        case "Suspended":
+            return f"to continue it: kitctl resume {name}"
+        case "Pending" | "Queued" | "Starting":
+            return f"what it waits for: kitctl why {name}"
+        case _:
+            return f"it is still running: kitctl status {name}"
+
+
+def _number(name: str, given: object, kind: type[int | float]) -> None:
+    """Check an argument of a call, which a notebook's user may give as text.
+
+    Raises:
+        UsageError: it is no number of that kind.
+    """
+    fits = isinstance(given, int) or (kind is float and isinstance(given, float))
+    if given is not None and (not fits or isinstance(given, bool)):
+        what = f"{name}: {given!r} is no {'number of seconds' if kind is float else 'whole number'}"
+        raise UsageError(what, fix=f"give one, as in {name}={'60' if kind is float else '0'}")
 
 
 def no_history(found: JobHistory, job: JobState) -> KitError:

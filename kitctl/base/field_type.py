@@ -19,9 +19,10 @@ from kitjob.decoders import MalformedError, decoder
 from kitjob.record import MISSING, camel, hints, is_record
 
 _MAX_SHOWN = 80  # characters
+_QUOTE = "; quote what looks like a number"
 _HINTS = {
     int: "give a whole number",
-    str: "give text; quote what looks like a number",
+    str: f"give text{_QUOTE}",
     bool: "give true or false",
 }
 
@@ -141,8 +142,12 @@ class FieldType(msgspec.Struct, frozen=True, dict=True):
 
         patterns = [meta.pattern for part in _parts(self.type) for meta in _metas(part)]
         told = [found for pattern in patterns if (found := units.advice(value, pattern))[0]]
-        what, fix = told[0] if told else (f"{_shown(value)} is not allowed", self.hint)
+        what, fix = told[0] if told else (f"{_shown(value)} is not allowed", self._advice(value))
         return Problem.of(path, what, fix)
+
+    def _advice(self, value: Any) -> str:
+        """The hint; only a number may be one that was meant to be text."""
+        return self.hint if isinstance(value, bool | int | float) else self.hint.replace(_QUOTE, "")
 
     @cached_property
     def _hints(self) -> dict[str, Any]:

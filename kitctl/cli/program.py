@@ -46,7 +46,7 @@ def _split(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def _explain(line: LaunchLine, fields: Mapping[str, Any]) -> None:
     info(f"read as: {line.equivalent(fields)}")
     if line.left_out:
-        info(f"  left out, as kitctl sets it: {', '.join(line.left_out)}")
+        info(f"  left out, as kitctl sees to it: {', '.join(line.left_out)}")
 
 
 def _arguments(command: Sequence[str], args: Sequence[str], line: LaunchLine | None) -> list[str]:

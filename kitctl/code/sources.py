@@ -15,6 +15,7 @@ from kitctl.code.code_tree import SentFolder, Sources
 from kitctl.code.trainer_package import TrainerPackage
 from kitctl.code.workdir.patterns import below, matches, wrong
 from kitctl.spec.job_spec import JobSpec
+from kitjob.record import replace
 
 SOURCES_LIMIT: Final = 900 * 1024  # bytes; they are sent in a ConfigMap, which holds 1 MiB
 
@@ -39,6 +40,15 @@ def sources(spec: JobSpec, folder: Path) -> Sources:
         _require_folder_for_outputs(spec.outputs, workdir)
         return Sources(workdir=workdir, requirements=requirements, trainer=_trainer(spec))
     return Sources(files=_files(spec, folder), requirements=requirements, trainer=_trainer(spec))
+
+
+def in_place(spec: JobSpec, folder: Path) -> JobSpec:
+    """The job as it runs on this machine, where a script may be above the folder: by its absolute path then."""
+    script = spec.script
+    if not script or spec.workdir or Path(script).is_absolute() or ".." not in Path(script).parts:
+        return spec
+    path = (folder / script).resolve()
+    return replace(spec, command=(str(path), *spec.command[1:])) if path.is_file() else spec
 
 
 def _trainer(spec: JobSpec) -> TrainerPackage | None:
@@ -93,7 +103,9 @@ def _require_folder_for_outputs(outputs: str, workdir: SentFolder) -> None:
 def _script(folder: Path, script: str) -> Path:
     path = below(folder, script, "command")
     if not path.exists():
-        fix = "give a path from this folder, or an absolute path in the image"
+        fix = "give a path from this folder, or an absolute path where the ranks run"
+        if script.startswith("python"):
+            fix = "begin with the script, which each rank runs with Python: command: [train.py]"
         raise wrong("command", f"{script} does not exist in {folder}", fix)
     if not path.is_file():
         raise wrong("command", f"{script} is not a file", "name a script; send takes folders")

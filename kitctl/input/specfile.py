@@ -49,14 +49,14 @@ def build(job: JobRequest, *, suffix: str = "") -> JobSpec:
     return replace(spec, name=default_name(spec, suffix))
 
 
-def load(path: Path) -> JobSpec:
+def load(path: Path | str) -> JobSpec:
     """Read a job file; the user's profile (``$KITCTL_PROFILE``) holds for what it leaves out.
 
     Raises:
         SpecError: with one line for every problem.
         UsageError: it cannot be read, or is no YAML mapping.
     """
-    return build(JobRequest(file=path, defaults=profiles.load().job))
+    return build(JobRequest(file=Path(path), defaults=profiles.load().job))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -104,6 +104,8 @@ class Target(Protocol):
 
     namespace: str
     """The default namespace."""
+    runs_here: bool
+    """Whether ranks run on this machine, and see its files."""
     poll_seconds: float
     """The interval between two requests for a job's state."""
     retry_seconds: float

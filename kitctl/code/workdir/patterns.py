@@ -35,7 +35,10 @@ def below(folder: Path, path: str, field: str) -> Path:
         SpecError: it leads out of the folder.
     """
     if not path or "\0" in path or Path(path).is_absolute() or ".." in Path(path).parts:
-        raise wrong(field, f"{path!r} is not below {folder}", "give paths from the folder that you submit from")
+        fix = "give paths from the folder that you submit from"
+        if path and "\0" not in path and (folder / path).is_file():
+            fix = f"submit from a folder that it is in, or send one: --workdir {Path(path).parent} -- {Path(path).name}"
+        raise wrong(field, f"{path!r} is not below {folder}", fix)
     return folder / path
 
 

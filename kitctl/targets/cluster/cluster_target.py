@@ -53,6 +53,7 @@ STATUS: Final = f"{finding.OURS},{names.LABEL_COMPONENT}=status"
 class ClusterTarget:
     """All jobs of one cluster. Implements ``kitctl.targets.Target``."""
 
+    runs_here = False
     poll_seconds = 2.0
 
     def __init__(self, api: Api, context: Context, warn: Callable[[str], None]) -> None:

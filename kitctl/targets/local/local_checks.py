@@ -27,6 +27,8 @@ from kitjob.document import written
 LOW_DISK_BYTES: Final = 1 << 30  # bytes; less free space than this is a warning
 # The fields of a job that have no effect on this machine.
 IGNORED: Final = (
+    "labels",
+    "annotations",
     "imagePullSecrets",
     "kind",
     "image",

@@ -71,6 +71,7 @@ class LocalTarget:
     """All jobs of one state folder. Implements ``kitctl.targets.Target``."""
 
     namespace = "default"
+    runs_here = True
     poll_seconds = 0.5
     retry_seconds = 0.0  # a folder needs no retries
 

@@ -51,7 +51,7 @@ def test_the_parsed_launch_line_is_printed_and_flags_override_it(
     assert (fields["procsPerNode"], fields["command"], fields["args"]) == (4, ["train.py"], [])
     assert fields.get("policy") == flags.get("policy")
     output = capsys.readouterr()
-    assert output.err == f"read as: {expected}\n  left out, as kitctl sets it: --rdzv-id\n"
+    assert output.err == f"read as: {expected}\n  left out, as kitctl sees to it: --rdzv-id\n"
     assert output.out == ""
 
 

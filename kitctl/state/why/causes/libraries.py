@@ -6,7 +6,7 @@ from typing import Final
 
 from kitctl.state.why.rule import Family, quoted
 
-_PACKAGES: Final = "name them in a file for --requirements, or install them in the image"
+_PACKAGES: Final = "name them in a file for --requirements, or install them for the ranks' Python"
 LIBRARIES: Final = Family(
     "Libraries and configurations",
     "Failed",
@@ -24,7 +24,8 @@ LIBRARIES: Final = Family(
             r"^ModuleNotFoundError: No module named '(?:cv2|PIL|sklearn|skimage|yaml|dotenv|git|bs4|dateutil|attr)\b",
             "its package has another name: opencv-python-headless has cv2, pillow PIL, scikit-learn sklearn, "
             "scikit-image skimage, pyyaml yaml, python-dotenv dotenv, gitpython git, beautifulsoup4 bs4, "
-            "python-dateutil dateutil, attrs attr; name it in a file for --requirements, or install it in the image",
+            "python-dateutil dateutil, attrs attr; name it in a file for --requirements, or install it for the "
+            "ranks' Python",
             "ModuleNotFoundError: No module named 'cv2'",
         ),
         quoted(
@@ -57,7 +58,7 @@ LIBRARIES: Final = Family(
         quoted(
             "ninja-missing",
             r"Ninja is required to load C\+\+ extensions",
-            "ninja in --requirements, or in the image",
+            "ninja in --requirements, or installed for the ranks' Python",
             "RuntimeError: Ninja is required to load C++ extensions",
         ),
         quoted(
