@@ -164,8 +164,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     Cause(
         "module-not-found",
         r"^ModuleNotFoundError: No module named '([^']+)'",
-        fix="name a file with {0} as --requirements, or install it for the ranks' Python; modules of your own must be next "
-        "to the script, or below the folder that -m starts in, or of --env PYTHONPATH=.: --workdir sends them",
+        fix="name a file with {0} as --requirements, or install it for the ranks' Python; modules of your own must be "
+        "next to the script, or below the folder that -m starts in, or of --env PYTHONPATH=.: --workdir sends them",
         permanent=True,
         seen="ModuleNotFoundError: No module named 'datasets'",
     ),
