@@ -71,7 +71,7 @@ def _is_told(reason: str, of_job: str, told: Sequence[str]) -> bool:
 def _facts(job: JobState, now: float, look: Look) -> list[tuple[str, str]]:
     found = explain(job, now)
     more = sequel(job.reason, found.cause)  # which is no sentence without the cause before it
-    reason = "" if more else shorter(job.reason, found.cause)
+    reason = "" if more or says(found.note, job.reason) else shorter(job.reason, found.cause)
     curves = look.width is not None and look.unicode
     return [
         ("Job", f"{job.namespace}/{job.name}"),

@@ -89,9 +89,10 @@ def explain(job: JobState, now: float) -> Explanation:
     fact = job.still(now) or next((one.reason for one in job.nodes if _STAGING.match(one.reason)), "")
     if not cause and _ENDLESS.search(fact):
         found = look_up(fact, local=local) or UNKNOWN
-    note = "; ".join(filter(None, (brief(job.reason), job.note))) if _may_wait(job) else job.note
+    notes = [brief(job.reason), job.note] if _may_wait(job) else [job.note]
     if not cause and (hidden := _DID_NOTHING.match(job.note) or _OF_TRAINING.match(job.note)):
         found = look_up(hidden[1], local=local) or UNKNOWN
+        notes = notes[:: -1 if found is not UNKNOWN else 1]  # first what the fix is for
     told = says(cause, before.partition(": ")[2].removeprefix("hang: ")) or (its.worded and its.cause in cause)
     return Explanation(
         cause=cause,
@@ -100,7 +101,7 @@ def explain(job: JobState, now: float) -> Explanation:
         go_on=_go_on(job),
         then=then,
         fact=fact,
-        note="" if cause else note,
+        note="" if cause else "; ".join(filter(None, notes)),
         evidence=evidence,
         before="" if told else before,
         before_fix="" if told else _addressed(its.fix, job),

@@ -62,7 +62,7 @@ DISTRIBUTED: Final = Family(
             "world-size-unsuitable",
             r"rank should be within the world_size set by|Mesh should not be bigger than default world size"
             r"|device_mesh\b.*?(?:world size|WORLD_SIZE)|must be divisible by [^\n]*(?:parallel|world_size|world size)"
-            r"|world[_ ]size [^\n]*(?:must be|not) divisible",
+            r"|world[_ ]size [^\n]*(?:must be|not) divisible|Rank \d+ is out of range\. Valid ranks are",
             "the script's groups need another number of ranks than the job has: --nodes times --procs-per-node, or "
             "compute their sizes from WORLD_SIZE",
             "RuntimeError: Mesh should not be bigger than default world size 2, but found 4 ranks!",

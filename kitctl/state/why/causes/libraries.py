@@ -76,11 +76,19 @@ LIBRARIES: Final = Family(
             "RuntimeError: Dynamo is not supported on Python 3.14+",
         ),
         quoted(
+            "torch-compile-recompiles",
+            r"FailOnRecompileLimitHit",
+            "what is compiled depends on a value that changes, mostly in each step: the line 'last reason' in the log "
+            "names it; keep a counter in a tensor (register_buffer) or out of it, for shapes mark_dynamic or "
+            "dynamic=True; without fullgraph=True it goes on uncompiled",
+            "FailOnRecompileLimitHit: recompile_limit reached with one_graph=True.",
+        ),
+        quoted(
             "torch-compile-failed",
-            r"FailOnRecompileLimitHit|InternalTorchDynamoError|TorchRuntimeError: |LoweringException",
+            r"InternalTorchDynamoError|TorchRuntimeError: |LoweringException",
             "torch.compile fails there: torch.compiler.disable on that function, dynamic=True if shapes change, or "
             "--env TORCH_COMPILE_DISABLE=1 to see the error without it",
-            "FailOnRecompileLimitHit: recompile_limit reached with one_graph=True.",
+            "InternalTorchDynamoError: AttributeError: 'NoneType' object has no attribute 'shape'",
         ),
         quoted(
             "plot-backend-needs-display",

@@ -167,7 +167,8 @@ SCRIPTS: Final = Family(
             "locale-unsupported",
             r"unsupported locale setting(?:\n|$)",
             "",
-            "--env LC_ALL=C.UTF-8, or install the locale that the script names",
+            "the node lacks the locale that the script names: install it (locales, locale-gen), or let it name one "
+            "that is there, as C.UTF-8; for setlocale(LC_ALL, '') --env LC_ALL=C.UTF-8",
             seen="locale.Error: unsupported locale setting",
         ),
         Rule(

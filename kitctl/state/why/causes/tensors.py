@@ -21,7 +21,8 @@ TENSORS: Final = Family(
             "reshape-size-mismatch",
             r"shape '\[([^\]]*)\]' is invalid for input of size (\d+)",
             "{1} elements do not make [{0}]: mostly a last batch that is smaller (drop_last=True, or -1 for the "
-            "batch), or an input of another size",
+            "batch), an input of another size, or, where layers are split over ranks (tensor parallelism), one that "
+            "has this rank's part of the heads or features alone: -1 there",
             "RuntimeError: shape '[4, 7]' is invalid for input of size 30",
         ),
         quoted(
@@ -162,7 +163,7 @@ TENSORS: Final = Family(
         ),
         quoted(
             "label-or-index-type-unsupported",
-            r"one of the following scalar types: Long|expected scalar type Long but found"
+            r"one of the following scalar types: Long|expected (?:scalar type|target dtype to be) Long\b"
             r"|\"nll_loss\w*\" not implemented for|\"embedding\w*\" not implemented for",
             "class labels and ids are whole numbers: .long(); for soft labels, as many as there are classes",
             "RuntimeError: expected scalar type Long but found Float",

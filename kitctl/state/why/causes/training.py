@@ -128,8 +128,16 @@ TRAINING: Final = Family(
             seen="ValueError: SyncBatchNorm layers only work with GPU modules",
         ),
         Rule(
+            "label-negative",
+            r"\bTarget (-\d+) is out of bounds",
+            "",
+            "{0} is no class: drop samples without a label, or let the loss leave them out, as in "
+            "cross_entropy(..., ignore_index={0})",
+            seen="IndexError: Target -1 is out of bounds.",
+        ),
+        Rule(
             "label-out-of-range",
-            r"\bTarget -?\d+ is out of bounds",
+            r"\bTarget \d+ is out of bounds",
             "",
             "labels have to be below the number of classes, which is the size of the model's last layer",
             seen="IndexError: Target 7 is out of bounds.",
@@ -181,7 +189,8 @@ TRAINING: Final = Family(
             r"got mixed torch\.Tensor and DTensor",
             "",
             "use a sharded module by calling it, not its weight: for other methods than forward "
-            "register_fsdp_forward_method(); an optimizer is made after fully_shard()",
+            "register_fsdp_forward_method(); an optimizer, and a copy of the model as for an average, are made after "
+            "fully_shard(); modules that share a weight are sharded together, in the module above them",
             seen="aten.mm.default got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor",
         ),
         Rule(
@@ -319,7 +328,8 @@ TRAINING: Final = Family(
             "ddp-without-trainable-parameters",
             r"DistributedDataParallel is not needed when a module doesn't have any parameter",
             "",
-            "use the module itself there: it is frozen, and has nothing to average; or wrap it before it is frozen",
+            "if it is to be trained, something has frozen too much: freeze first, then add what is trained (adapters, "
+            "LoRA), or requires_grad_(True) there; if it is frozen as it should be, use the module itself, without DDP",
             seen="RuntimeError: DistributedDataParallel is not needed when a module doesn't have any parameter ...",
         ),
         Rule(

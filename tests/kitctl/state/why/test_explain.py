@@ -940,6 +940,11 @@ def test_where_a_checkpoint_is_saved_is_a_note_of_a_job_that_has_succeeded_if_it
     done = replace(JOB, phase="Succeeded", ended=2.0, reason=NOTICE)
     found = explain(done, 3.0)
     assert (found.cause, found.fix, found.note) == ("", "", NOTICE)
+    schedule = "rank 0: a learning rate schedule began anew, although its optimizer was resumed: LambdaLR"
+    both = explain(replace(done, note=schedule), 3.0)
+    assert both.note == f"{schedule}; {NOTICE}", "first what the fix is for"
+    assert both.fix.startswith("save scheduler.state_dict()")
+    assert explain(replace(done, note="rank 0 printed last: done"), 3.0).note == f"{NOTICE}; rank 0 printed last: done"
     gone = NOTICE.replace("; use", ", and it is gone with its pod; use")
     assert explain(replace(done, reason=gone), 3.0).cause.endswith("it is gone with its pod")
 
