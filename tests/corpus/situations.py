@@ -9,6 +9,7 @@ from tests.corpus.blind_ends import BLIND_ENDS
 from tests.corpus.blind_forums import BLIND_FORUMS
 from tests.corpus.blind_healthy import BLIND_HEALTHY
 from tests.corpus.blind_lot import BLIND_LOT
+from tests.corpus.blind_mixed import BLIND_MIXED
 from tests.corpus.blind_scripts import BLIND_SCRIPTS
 from tests.corpus.blind_silent import BLIND_SILENT
 from tests.corpus.blind_standing import BLIND_STANDING
@@ -43,6 +44,7 @@ SITUATIONS: Final[tuple[Situation, ...]] = (
     *BLIND_TRAINING,
     *BLIND_SILENT,
     *BLIND_STATE,
+    *BLIND_MIXED,
     *CLUSTER_PENDING,
     *CLUSTER_RUNNING,
     *CLUSTER_LOT,

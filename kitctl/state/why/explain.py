@@ -11,7 +11,16 @@ import msgspec
 
 from kitctl.base.quantity import duration
 from kitctl.state.phase import JobState
-from kitctl.state.why.causes.hangs import APART, LATE, LOST_WORKER, NOT_ENDED, OTHER_GROUP, UNREAD
+from kitctl.state.why.causes.hangs import (
+    APART,
+    LATE,
+    LOST_THREADS,
+    LOST_WORKER,
+    NOT_ENDED,
+    OTHER_GROUP,
+    UNREAD,
+    UNREAD_QUEUE,
+)
 from kitctl.state.why.causes.losses import CUT_SHORT
 from kitctl.state.why.failed import AGAIN, left_behind, of_failure, shown
 from kitctl.state.why.repeats import says
@@ -31,7 +40,7 @@ _SIDECAR: Final = re.compile(r"sidecar ")  # what is wrong with it is told altho
 # What may take long before the ranks start, as a large data set or many packages do: facts.
 _STAGING: Final = re.compile(r"(?:init container \S+ has run for \d+ s|installing requirements)$")
 # No other fact is known not to go on.
-_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{NOT_ENDED}|{UNREAD}|{APART}")
+_ENDLESS: Final = re.compile(f"{OTHER_GROUP}|{LOST_WORKER}|{NOT_ENDED}|{UNREAD}|{UNREAD_QUEUE}|{LOST_THREADS}|{APART}")
 _MAY_WAIT: Final = re.compile(r"rank \d+ has saved \S+ to its node's own folder: ")
 _OTHERS_ALONE: Final = "ranks of other nodes do not find it there; "  # and not: it is gone with its pod
 _DID_NOTHING: Final = re.compile(

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from kittrain.system.processes import Usage, ignores, is_exiting, signal_name, unread, usage
+from kittrain.system.processes import (
+    Usage,
+    children_of,
+    has_lost_threads,
+    ignores,
+    is_exiting,
+    signal_name,
+    unread,
+    usage,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a /proc to look at")
 
@@ -142,7 +151,7 @@ CHILD = f"import subprocess, sys, time\nchild = {WRITER.format('subprocess.PIPE'
 WAITS = "print(flush=True); input()"
 
 
-def is_unread(pid: int, seconds: float) -> bool:
+def is_unread(pid: int, seconds: float) -> str:
     """Whether it becomes so within this time."""
     deadline = time.monotonic() + seconds
     while not unread(pid) and time.monotonic() < deadline:
@@ -152,7 +161,7 @@ def is_unread(pid: int, seconds: float) -> bool:
 
 def test_a_child_whose_output_its_parent_does_not_read_is_seen_to_wait() -> None:
     with leader(f"{CHILD}{WAITS}") as pid:
-        assert is_unread(pid, 30)
+        assert is_unread(pid, 30) == "output"
     assert not unread(pid), "there is no such process"
 
 
@@ -167,3 +176,39 @@ def test_a_child_that_waits_for_another_reader_than_its_parent_is_not_seen() -> 
     script += f"{WRITER.format('reader.stdin')}\nreader.stdin.close()\n{WAITS}"
     with leader(script) as pid:
         assert not is_unread(pid, 1)
+
+
+PUTS = """
+import multiprocessing as mp, time
+def puts(queue):
+    queue.put(bytes(1 << 20))
+queue = mp.get_context("fork").Queue()
+mp.get_context("fork").Process(target=puts, args=(queue,)).start()
+"""
+
+
+def test_a_child_whose_queue_its_parent_does_not_read_is_seen_to_wait() -> None:
+    """A thread of its own writes, and its end waits for that."""
+    with leader(PUTS + WAITS) as pid:
+        assert is_unread(pid, 30) == "queue"
+    with leader(f"{PUTS}queue.get()\n{WAITS}") as pid:
+        assert not is_unread(pid, 1)
+
+
+FORKS = "import os, threading, time\nlock = threading.Lock()\n{}\npid = os.fork()\nif not pid:\n    {}\n" + WAITS
+HOLDS = "threading.Thread(target=lambda: lock.acquire() and time.sleep(60), daemon=True).start(); time.sleep(0.2)"
+
+
+@pytest.mark.parametrize(
+    ("before", "does", "seconds"),
+    [(HOLDS, "lock.acquire()", 30), (HOLDS, "time.sleep(60)", 1), ("", "input()", 1)],
+)
+def test_a_fork_that_waits_for_a_lock_of_a_thread_that_it_does_not_have(before: str, does: str, seconds: int) -> None:
+    with leader(FORKS.format(before, does)) as pid:
+        deadline = time.monotonic() + seconds
+        (fork,) = children_of(pid)
+        while not has_lost_threads(fork) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert has_lost_threads(fork) == (seconds > 1)
+        assert not has_lost_threads(pid)
+    assert not has_lost_threads(fork), "there is no such process"

@@ -9,13 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")  # clock ticks per second
 PROC: Final = Path("/proc")
 PF_EXITING: Final = 4  # of the kernel's flags of a task
 IO_COUNTERS: Final = frozenset({"rchar", "wchar", "read_bytes", "write_bytes"})
-_WRITES_TO_PIPE: Final = "pipe_write"  # in the names of the functions of the kernel that do
+# In the names of the kernel's functions that do.
+_WRITES_TO_PIPE: Final = "pipe_write"
+_WAITS_FOR_THREAD: Final = "futex"  # locks, and the pools of threads of OpenMP
+_FLAGS: Final = re.compile(r"^flags:\s*([0-7]+)$", re.MULTILINE)
 _IGNORED: Final = re.compile(r"^SigIgn:\s*([0-9a-f]+)$", re.MULTILINE)
 
 
@@ -77,28 +80,50 @@ def children_of(parent: int) -> list[int]:
     return sorted(pid for pid, one in _processes() if one.parent == parent and one.state != "Z")
 
 
-def unread(parent: int) -> bool:
-    """Whether a child waits for room in a pipe through which its parent could read what it prints."""
-    waiting = [pid for pid in children_of(parent) if _WRITES_TO_PIPE in _wait_channel(pid)]
-    pipes = set(_pipes(parent)) if waiting else set()
-    return any(pipes & set(_pipes(pid, "1", "2")) for pid in waiting)
-
-
-def _wait_channel(pid: int) -> str:
-    """The function of the kernel in which a process sleeps."""
-    with suppress(OSError):
-        return (PROC / str(pid) / "wchan").read_text()
+def unread(parent: int) -> Literal["", "output", "queue"]:
+    """Whether a child waits for room in a pipe that its parent could read: what it prints, or has put into a queue."""
+    for pid in children_of(parent):
+        if any(_WRITES_TO_PIPE in _wait_channel(task) for task in _tasks(pid)):
+            shared = set(_pipes(parent, os.O_RDONLY)) & set(_pipes(pid, os.O_WRONLY))
+            if shared:
+                return "output" if shared & set(_pipes(pid, os.O_WRONLY, "1", "2")) else "queue"
     return ""
 
 
-def _pipes(pid: int, *numbers: str) -> Iterator[str]:
-    """The pipes among these open files of a process; among all if none is named."""
+def has_lost_threads(pid: int) -> bool:
+    """Whether a process waits for another thread, and has none: those of the process that it was forked from."""
+    tasks = _tasks(pid)
+    return len(tasks) == 1 and _WAITS_FOR_THREAD in _wait_channel(tasks[0])
+
+
+def _tasks(pid: int) -> list[Path]:
+    """The threads of a process; none of one that has ended."""
+    with suppress(OSError):
+        return [*(PROC / str(pid) / "task").iterdir()]
+    return []
+
+
+def _wait_channel(task: Path) -> str:
+    """The function of the kernel in which a thread sleeps."""
+    with suppress(OSError):
+        return (task / "wchan").read_text()
+    return ""
+
+
+def _pipes(pid: int, mode: int, *numbers: str) -> Iterator[str]:
+    """The pipes among these open files of a process, which are open in this mode; among all if none is named."""
     folder = PROC / str(pid) / "fd"
     with suppress(OSError):  # it has ended, or belongs to another user
         for path in [folder / number for number in numbers] or folder.iterdir():
             with suppress(OSError):  # it has been closed
-                if (target := str(path.readlink())).startswith("pipe:"):
+                if (target := str(path.readlink())).startswith("pipe:") and _mode(pid, path.name) == mode:
                     yield target
+
+
+def _mode(pid: int, number: str) -> int:
+    """How a file of a process is open: ``os.O_RDONLY``, ``os.O_WRONLY`` or ``os.O_RDWR``."""
+    flags = _FLAGS.search((PROC / str(pid) / "fdinfo" / number).read_text())
+    return int(flags[1], 8) & os.O_ACCMODE if flags else -1
 
 
 def _sum(leader: int, processes: Mapping[int, _Process]) -> Usage:

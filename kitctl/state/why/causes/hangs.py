@@ -12,6 +12,8 @@ from kitctl.state.why.rule import Family, Rule
 OTHER_GROUP: Final = r"says: (?:world_size|rank) \S+ is not this process's"
 LOST_WORKER: Final = r"says: its multiprocessing\.Pool waits for a killed worker"
 UNREAD: Final = r"\ba process whose output nobody reads\b"
+UNREAD_QUEUE: Final = r"\ba process whose queue nobody reads\b"
+LOST_THREADS: Final = r", forked without the thread that it waits for\b"
 APART: Final = r"\branks? [\d, -]+ waits? in [^\n]*; each waits for others$"
 NOT_ENDED: Final = r"\branks? [\d, -]+ ha(?:s|ve) failed \(.*?\), but (?:its|their) (?:exit handler|thread) goes on"
 LATE: Final = r"^(the ranks of node \d+)\b[^\n]*? timed out after (\d+) ms in a collective"
@@ -227,6 +229,25 @@ HANGS: Final = Family(
             seen="no step for 20s: rank 0 waits for a process whose output nobody reads at prepare.py:12, rank 1 waits "
             "in barrier at train.py:9",
             means="a process with stdout=PIPE or stderr=PIPE, for whose end wait() waits",
+        ),
+        Rule(
+            "child-process-queue-unread",
+            UNREAD_QUEUE,
+            "",
+            "a process ends once all that it has put into a queue, or sent, is read: get() and recv() first, and "
+            "join() then",
+            seen="no step for 20s: rank 0 waits for a process whose queue nobody reads at train.py:23 in rollouts, "
+            "rank 1 waits in barrier at train.py:9",
+        ),
+        Rule(
+            "forked-without-threads",
+            LOST_THREADS,
+            "",
+            "a fork has none of the other threads: a lock that one had is never released there, and OpenMP's are gone; "
+            "start processes by spawn (multiprocessing.get_context('spawn'), multiprocessing_context='spawn' of a "
+            "DataLoader), or before there are threads, with torch.set_num_threads(1) in them",
+            seen="no step for 20s: rank 0 waits for a pool of processes at train.py:28 in main, which is at "
+            "train.py:12 in whiten, forked without the thread that it waits for",
         ),
         Rule(
             "peer-connection-refused",

@@ -127,7 +127,7 @@ SNAPSHOTS: Final = Family(
             r"resumed at step 0: \d+ steps? lost; the script has loaded nothing that it saved in this run",
             "",
             "let it load its newest checkpoint when it starts, from a folder that all nodes share (--outputs); "
-            "Failures in kitctl status says what has made the ranks start again",
+            "kitctl events says what has made the ranks start again",
             seen="resumed at step 0: 59 steps lost; the script has loaded nothing that it saved in this run",
         ),
         Rule(
@@ -135,7 +135,7 @@ SNAPSHOTS: Final = Family(
             r"resumed at step 0: \d+ steps? lost; the script was not seen to save a checkpoint",
             "",
             "let it save one now and then (model, optimizer, step) to a folder that all nodes share (--outputs), and "
-            "load the newest when it starts; Failures in kitctl status says what has made the ranks start again",
+            "load the newest when it starts; kitctl events says what has made the ranks start again",
             seen="resumed at step 0: 59 steps lost; the script was not seen to save a checkpoint",
         ),
         Rule(

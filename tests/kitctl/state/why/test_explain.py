@@ -982,6 +982,24 @@ def test_ranks_that_wait_for_each_other_have_the_fix_of_where_they_wait(what: st
     assert fix in explain(apart, 142.0).fix
 
 
+LOST, LOST_CODE = ", forked without the thread that it waits for", "forked-without-threads"
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("rank 0 waits for a process whose queue nobody reads at t.py:23 in f", "child-process-queue-unread"),
+        ("ranks 0-1 wait for a pool of processes at t.py:2, which is at t.py:1 in f", ""),
+        (f"rank 0 waits for a process at t.py:2, which is at t.py:1 in f{LOST}, rank 1 waits in barrier", LOST_CODE),
+        (f"rank 0 waits for its data loader at t.py:2, whose worker is at t.py:1{LOST}", LOST_CODE),
+    ],
+)
+def test_processes_that_can_never_go_on_have_a_fix_and_no_cause(what: str, code: str) -> None:
+    found = explain(replace(JOB, phase="Running", standstill=Standstill(since=100.0, what=what)), 142.0)
+    assert (found.cause, found.code, bool(found.fix)) == ("", code, bool(code))
+    assert found.headline.startswith(f"no step for 42s: {what[:80]}")
+
+
 THERE = "FileExistsError: [Errno 17] File exists: 'out'"
 
 

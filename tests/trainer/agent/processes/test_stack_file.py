@@ -65,7 +65,7 @@ def running(folder: Path, *forks: str) -> Iterator[tuple[int, Path]]:
 
 
 def lines(pid: int, file: Path) -> list[str]:
-    return [line_of_fork(printed) for printed in stack_file.of_forks(children_of(pid), file)]
+    return [line_of_fork(printed) for _, printed in stack_file.of_forks(children_of(pid), file)]
 
 
 def test_a_fork_tells_where_it_is_and_one_that_waits_for_work_tells_nothing(tmp_path: Path) -> None:

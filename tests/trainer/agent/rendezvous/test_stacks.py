@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing.queues
+import multiprocessing.synchronize
 import os
 import signal
 import socket
@@ -267,3 +269,19 @@ def test_a_script_that_is_over_but_for_a_thread_is_where_that_one_is() -> None:
     assert locate(printed(shutdown, *rest)) == Location(line="", exits="thread")
     script = '"/home/me/train.py", line 3 in <module>'
     assert locate(printed(script, *rest)) == Location(line="train.py:3 in <module>")
+
+
+@pytest.mark.parametrize(
+    ("innermost", "waits"),
+    [
+        ('"/home/me/train.py", line 18 in log', True),
+        (f'"{TORCH}/nn/functional.py", line 2 in linear', True),
+        (f'"{multiprocessing.synchronize.__file__}", line 95 in __enter__', False),
+        (f'"{multiprocessing.queues.__file__}", line 103 in get', False),
+        (f'"{threading.__file__}", line 331 in wait', False),
+    ],
+)
+def test_what_a_fork_waits_for_is_a_thread_of_its_own_unless_processes_share_it(innermost: str, waits: bool) -> None:  # noqa: FBT001
+    head = "Stack (most recent call first):"
+    assert stacks.waits_for_a_thread([head, f"  File {innermost}", '  File "/home/me/train.py", line 9 in f']) == waits
+    assert not stacks.waits_for_a_thread([])

@@ -28,12 +28,21 @@ from kittrain.agent.processes.rank_logs import RankLogs
 from kittrain.agent.processes.watched_rank import WatchedRank
 from kittrain.agent.rendezvous.diagnosis import RankStatus, doing
 from kittrain.agent.rendezvous.interface import Rendezvous
-from kittrain.agent.rendezvous.stacks import A_PROCESS, GROUP, UNREAD, Location, line_of_fork, locate
+from kittrain.agent.rendezvous.stacks import (
+    A_PROCESS,
+    GROUP,
+    LOST_THREADS,
+    UNREAD,
+    Location,
+    line_of_fork,
+    locate,
+    waits_for_a_thread,
+)
 from kittrain.outcome import rank_output
 from kittrain.system.calls import Call
 from kittrain.system.heartbeat import HeartbeatState, Phase, Stored
 from kittrain.system.heartbeat_files import LoadedFile
-from kittrain.system.processes import Usage, children_of, signal_name, unread, usage
+from kittrain.system.processes import Usage, children_of, has_lost_threads, signal_name, unread, usage
 from kittrain.system.sample_orders import SampleOrder
 
 POLL_INTERVAL: Final = 0.25  # seconds
@@ -191,10 +200,10 @@ class RankWatch:
         file = stack_file.path_of(rank.file)
         location = locate(stack_file.answer(rank.pid, file), linecache.getline)
         if location and (location.loads or location.awaits) and not location.wait:
-            answers = stack_file.of_forks(children_of(rank.pid), file)
-            location = replace(location, worker=next(filter(None, map(line_of_fork, answers)), ""))
-            if location.awaits == A_PROCESS and unread(rank.pid):
-                location = replace(location, awaits=UNREAD)
+            forks = map(_fork, stack_file.of_forks(children_of(rank.pid), file))
+            location = replace(location, worker=next(filter(None, forks), ""))
+            if location.awaits == A_PROCESS and (what := unread(rank.pid)):
+                location = replace(location, awaits=UNREAD[what])
         return location
 
     def _lost_child(self, rank: WatchedRank) -> str:
@@ -407,6 +416,13 @@ class RankWatch:
                     count, grown = lines, now
                 time.sleep(0.02)
         return {number: None if stack_file.MORE in output[number] else locate(output[number]) for number in self._ranks}
+
+
+def _fork(found: tuple[int, list[str]]) -> str:
+    """Where a fork of a rank is, and whether it can go on; empty of an idle one."""
+    pid, printed = found
+    line = line_of_fork(printed)
+    return line + LOST_THREADS * bool(line and has_lost_threads(pid) and waits_for_a_thread(printed))
 
 
 def _report(number: int, rank: WatchedRank, location: Location | None, **found: Any) -> RankStatus:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -77,14 +78,16 @@ def answer(pid: int, file: Path) -> list[str]:
     return [*lines[:-1], _HEADER, *main[1:]] if main else []
 
 
-def of_forks(pids: Iterable[int], file: Path) -> Iterator[list[str]]:
+def of_forks(pids: Iterable[int], file: Path) -> Iterator[tuple[int, list[str]]]:
     """What the main threads of a rank's forks print, as its loader's workers: they have its handler, and its file.
+
+    Each with its process id.
 
     A process that was not forked from the rank does not handle the signal, and is not asked.
     """
     deadline = time.monotonic() + WAIT
-    answers = (_of_main(pid, file, deadline) for pid in pids if time.monotonic() < deadline)
-    return islice(filter(None, answers), MOST_FORKS)
+    answers = ((pid, _of_main(pid, file, deadline)) for pid in pids if time.monotonic() < deadline)
+    return islice(filter(itemgetter(1), answers), MOST_FORKS)
 
 
 def _of_main(pid: int, file: Path, deadline: float) -> list[str]:

@@ -56,7 +56,10 @@ TRIES: Final[tuple[tuple[str, str], ...]] = (
     ("/backoff/_sync.py", "retry"),
 )
 A_PROCESS: Final = "a process"
-UNREAD: Final = "a process whose output nobody reads"
+UNREAD: Final = {"output": "a process whose output nobody reads", "queue": "a process whose queue nobody reads"}
+LOST_THREADS: Final = ", forked without the thread that it waits for"  # of a process, after its place
+# Files of Python's libraries in which a process waits for another one, or not for ever.
+SHARED_LOCKS: Final = ("/multiprocessing/", "/concurrent/futures/", "/threading.py")
 # Frames in which a rank waits for what it has begun itself: file, function, what. Of locks and files Python has none.
 AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
     *(("/subprocess.py", name, A_PROCESS) for name in ("wait", "communicate", "_communicate")),
@@ -194,6 +197,12 @@ def line_of_fork(printed: Iterable[str]) -> str:
         if not LIBRARY.search(frame.file):
             return str(frame)
     return ""
+
+
+def waits_for_a_thread(printed: Iterable[str]) -> bool:
+    """Whether a process that waits for a lock does so for one of its own threads, as far as its stack tells."""
+    innermost = next((found[1] for text in printed if (found := FRAME.match(text))), SHARED_LOCKS[0])
+    return not any(part in innermost for part in SHARED_LOCKS)
 
 
 def _exit_handlers(frames: list[Frame]) -> Iterator[Frame] | None:
