@@ -203,7 +203,7 @@ def test_checkpoints_of_a_scripts_own_are_events_though_not_all_of_them(
     assert saves(2, 2) == [5]  # once
     assert {*told} == {"saved by the script"}
     assert sum(len(saves(1)) for _ in range(5000)) < 250
-    found.ranks_end(rank, "ended")
+    found.ranks_end(rank, "stop")
     told.extend(event.cause for event in snapshots_in(found))
     unwritten = [int(more[1]) for cause in told if (more := re.search(r", after (\d+) more$", cause))]
     assert sum(unwritten) + len(told) == 5002, "of what is not there it is said how much"
@@ -223,7 +223,7 @@ def test_checkpoints_between_two_looks_are_counted_and_the_last_one_is_told(tmp_
             script.stored()
         rank.read_at = time.monotonic() + 2.0
         found.observe(rank, RankProgress)
-    found.ranks_end(rank, "ended")
+    found.ranks_end(rank, "stop")
     assert [(one.step, one.cause) for one in snapshots_in(found)] == [
         (3, "saved by the script, after 2 more"),
         (6, "saved by the script, after 2 more"),
@@ -241,7 +241,7 @@ def test_the_first_checkpoint_of_ranks_that_have_resumed_is_told_at_the_same_num
         script.stored()
         rank.read_at = time.monotonic() + 2.0
         found.observe(rank, RankProgress, before=before)
-        found.ranks_end(rank, "ended")
+        found.ranks_end(rank, "stop")
     assert [(one.step, one.cause) for one in snapshots_in(found)] == [
         (20, "saved by the script"),
         (40, "saved by the script"),
@@ -263,7 +263,7 @@ def test_a_checkpoint_that_was_told_is_not_told_again_of_ranks_that_live_on(tmp_
     script.stored()
     rank.read_at = time.monotonic() + 4.0
     found.observe(rank, RankProgress)
-    found.ranks_end(rank, "ended")
+    found.ranks_end(rank, "stop")
     assert [(one.step, one.cause) for one in snapshots_in(found)] == [
         (2, "saved by the script, after 1 more"),
         (3, "saved by the script"),
@@ -279,7 +279,7 @@ def test_checkpoints_of_ranks_that_have_resumed_have_the_step_of_the_run(tmp_pat
         script.stored()
         rank.read_at = time.monotonic() + 2.0
         found.observe(rank, RankProgress, before=before)
-        found.ranks_end(rank, "ended")
+        found.ranks_end(rank, "stop")
     steps = [one.step for one in found._lines.take() if isinstance(one, Event) and one.what == "snapshot"]
     assert steps == [1, 28]
 
