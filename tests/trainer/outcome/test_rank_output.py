@@ -72,6 +72,9 @@ def test_the_last_line_is_not_a_librarys_message_at_exit() -> None:
     ]
     advice = "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace."
     assert last_line([*caught, "", advice]) == "RuntimeError: no such model"
+    refused = ["Could not override 'foo'.", "To append to your config use +foo=1", "Key 'foo' is not in struct"]
+    where = ["    full_key: foo", "    object_type=dict", "    reference_type=None"]
+    assert last_line([*refused, *where, "", advice]) == "Key 'foo' is not in struct"
 
 
 def test_an_error_without_an_inner_one_is_unchanged() -> None:

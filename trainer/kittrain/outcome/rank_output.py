@@ -114,7 +114,8 @@ _OWN: Final = re.compile(r'  File "(<frozen runpy>|.*/kittrain/(node|system)/\w+
 _NOISE: Final = re.compile(
     r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
     rf"note: (?:{'|'.join(map(re.escape, (*NOTES, NO_PROCESSES)))})|"
-    r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR="  # below the error that Hydra has caught
+    # Below the error that Hydra has caught.
+    r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR=|    (?:full_key: |(?:object|reference)_type=)"
 )
 
 
