@@ -233,8 +233,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
         r"^[\w.]*UnpicklingError: Weights only load failed.*?Unsupported (?:global|class)",
         fix="torch.load(..., weights_only=False) if you trust the file; or save nothing but state_dicts",
         deterministic=True,
-        seen="UnpicklingError: Weights only load failed: Unsupported global: GLOBAL argparse.Namespace was not an allowed "
-        "global by default",
+        seen="UnpicklingError: Weights only load failed: Unsupported global: GLOBAL argparse.Namespace was not an "
+        "allowed global by default",
     ),
     # So it is here, unless it hides an error that passes: in code that handles one.
     Cause(

@@ -115,7 +115,7 @@ _NOISE: Final = re.compile(
     r"(\[rank\d+\]:)?\[[WI]\d{4} |.*resource_tracker: |.*\bWarning: |  warnings\.warn\(|"
     rf"note: (?:{'|'.join(map(re.escape, (*NOTES, NO_PROCESSES)))})|"
     # Below the error that Hydra has caught.
-    r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR=|    (?:full_key: |(?:object|reference)_type=)"
+    r"Extension modules: |Set the environment variable HYDRA_FULL_ERROR=| *(?:full_key: |(?:object|reference)_type=)"
 )
 
 
