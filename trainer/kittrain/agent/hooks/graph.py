@@ -15,11 +15,17 @@ def roots_of(given: Any) -> list[Any]:
 
 def leaves(roots: Iterable[Any]) -> Iterator[Any]:
     """The tensors that a backward pass gives gradients to, the nearest first."""
+    for node in nodes(roots):
+        if (leaf := getattr(node, "variable", None)) is not None:
+            yield leaf
+
+
+def nodes(roots: Iterable[Any]) -> Iterator[Any]:
+    """The nodes that a backward pass goes through, the nearest first."""
     queue = [root.grad_fn for root in roots if root.grad_fn is not None]
     seen = set(queue)
     for node in queue:  # which grows meanwhile
-        if (leaf := getattr(node, "variable", None)) is not None:
-            yield leaf
+        yield node
         new = {after for after, _ in node.next_functions if after is not None} - seen
         if len(seen) < NODES:
             seen |= new

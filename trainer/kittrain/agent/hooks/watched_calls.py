@@ -43,10 +43,16 @@ def watch_results(owner: Any, name: str, called: Callable[..., object]) -> Calla
             called(result, *args, **kwargs)
         return result
 
+    replace(owner, name, call)
+    return call
+
+
+def replace(owner: Any, name: str, call: Callable[..., Any]) -> None:
+    """Put ``call`` in place of a function, in the packages around the module, too, if these have the same."""
+    function = getattr(owner, name)
     for holder in (owner, *_packages(owner)):
         if vars(holder).get(name) is function:
             setattr(holder, name, call)
-    return call
 
 
 def _packages(owner: Any) -> Iterator[ModuleType]:
