@@ -39,6 +39,8 @@ NOT_OPTIMIZED: Final = "parameters that get gradients are in no optimizer, and o
 NOT_RESUMED: Final = "a checkpoint's optimizer was not loaded: "  # which file's
 NEVER_ZEROED: Final = "gradients are never zeroed: "  # in how many steps
 ZEROED_UNUSED: Final = "zero_grad discards gradients that no optimizer step has used: "  # of how many passes
+PROBABILITIES: Final = "a loss was given probabilities: "  # which, and of what
+CLIPPED_SCALED: Final = "gradients were clipped while GradScaler had scaled them: "  # in how many steps
 NOT_GIVEN: Final = "DDP does not average the gradients of parameters that it was not given: "  # which
 NOT_REGISTERED: Final = "layers that their model does not know are not trained: "  # which
 WARNED: Final = "torch has warned of a wrong result: "  # in its words
@@ -56,6 +58,8 @@ NOTES: Final = (
         NOT_OPTIMIZED,
         NEVER_ZEROED,
         ZEROED_UNUSED,
+        CLIPPED_SCALED,
+        PROBABILITIES,
     ),
     *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NO_BATCH_SEEN, NOT_RESUMED, NEW_SCHEDULE),
     *(RESUMED_ALONE, WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, LEFT_GRADIENTS),

@@ -128,6 +128,25 @@ NOTES: Final = Family(
             means="the passes before the last one of a step have no effect",
         ),
         Rule(
+            "scaled-gradients-clipped",
+            r"(gradients were clipped while GradScaler had scaled them: )",
+            "",
+            "call scaler.unscale_(optimizer) before clip_grad_norm_() or clip_grad_value_(); scaler.step() knows of it",
+            seen="gradients were clipped while GradScaler had scaled them: in 160 of 160 steps, to 1 at a scale of "
+            "65536",
+            means="they are divided by the scale after it, which leaves next to nothing of them",
+        ),
+        Rule(
+            "loss-given-probabilities",
+            r"(a loss was given probabilities: )",
+            "",
+            "give the loss the raw scores: leave out the softmax (or sigmoid) in training, and apply it where "
+            "probabilities are looked at; nll_loss takes the output of log_softmax",
+            seen="a loss was given probabilities: the input of cross_entropy (or log_softmax) is the output of a "
+            "softmax",
+            means="the loss applies it again, and the model hardly learns",
+        ),
+        Rule(
             "model-differs-between-ranks",
             r"(the model is not that of rank 0 any more: )",
             "",

@@ -10,6 +10,7 @@ import pytest
 from kittrain.outcome.rank_output import (
     ANOTHER_MODEL,
     CHANGED_NOTHING,
+    CLIPPED_SCALED,
     FADED,
     LEFT_GRADIENTS,
     NEVER_ZEROED,
@@ -22,6 +23,7 @@ from kittrain.outcome.rank_output import (
     NOTES,
     NOTHING_LOADED,
     OWN_LOADED,
+    PROBABILITIES,
     REPLAYED,
     RESUMED_ALONE,
     SAME_DRAWS,
@@ -213,6 +215,24 @@ saved = torch.load("last.pt")
 step()
 {save}
 """
+CLASSIFIED: Final = """
+from torch.nn.functional import cross_entropy
+for _ in range(12):
+    optimizer.zero_grad()
+    cross_entropy(model(data){probabilities}, torch.arange(16) % 4).backward()
+    optimizer.step()
+"""
+CLIPPED: Final = """
+from torch.nn.utils import clip_grad_norm_
+scaler = torch.amp.GradScaler("cpu")
+for _ in range(12):
+    optimizer.zero_grad()
+    scaler.scale(model(data).sum()).backward()
+    {unscaled}
+    clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+"""
 SCRIPTS: Final = {
     CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
     NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
@@ -225,6 +245,8 @@ SCRIPTS: Final = {
     RESUMED_ALONE: RESUMED_WITHOUT.format(load=""),
     NEVER_ZEROED: "for _ in range(9):\n    passed()\n    optimizer.step()",
     ZEROED_UNUSED: 8 * (3 * "model.zero_grad()\npassed()\n" + "step()\n"),
+    CLIPPED_SCALED: CLIPPED.format(unscaled=""),
+    PROBABILITIES: CLASSIFIED.format(probabilities=".softmax(1)"),
     FADED: SCHEDULED.format(first=5),
     UNAVERAGED: GROUP.format(exchanged=0),
     STILL_EVALUATES: "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nstep()",
@@ -252,6 +274,8 @@ WELL: Final = (
     "for i in range(32):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()\n        optimizer.zero_grad()",
     "step()\nmodel.eval()\nwith torch.no_grad():\n    model(data)\nmodel.train()\nstep()",
     EVALUATED.format(first="model.eval()"),
+    CLIPPED.format(unscaled="scaler.unscale_(optimizer)"),
+    CLASSIFIED.format(probabilities=""),
     SCHEDULED.format(first=20),
     REPLACED.format(early="", late="optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"),
     AVERAGED.format(of="state_dict().values()"),

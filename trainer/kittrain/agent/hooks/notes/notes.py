@@ -11,12 +11,14 @@ from kittrain.agent.hooks.notes.boolean_arguments import BooleanArguments
 from kittrain.agent.hooks.notes.copied_generators import CopiedGenerators
 from kittrain.agent.hooks.notes.diverged_models import DivergedModels
 from kittrain.agent.hooks.notes.faded_rates import FadedRates
+from kittrain.agent.hooks.notes.given_probabilities import GivenProbabilities
 from kittrain.agent.hooks.notes.idle_steps import IdleSteps
 from kittrain.agent.hooks.notes.left_gradients import LeftGradients
 from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.agent.hooks.notes.new_schedules import NewSchedules
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
+from kittrain.agent.hooks.notes.scaled_clips import ScaledClips
 from kittrain.agent.hooks.notes.torch_warnings import TorchWarnings
 from kittrain.agent.hooks.notes.training_evaluations import TrainingEvaluations
 from kittrain.agent.hooks.notes.unaveraged_steps import UnaveragedSteps
@@ -62,6 +64,8 @@ class Notes:
         self._evaluations = TrainingEvaluations(steps)
         self._norms = UntouchedNorms(steps)
         self._models = DivergedModels()
+        self._probabilities = GivenProbabilities(steps)
+        self._clips = ScaledClips()
 
     def watch(self) -> None:
         """Watch modules as the script imports them. A rank that imports none has no more exit handlers."""
@@ -84,6 +88,9 @@ class Notes:
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.utils.data.dataloader", self._generators.watch, self._generators)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
+        _watch("torch.autograd", lambda _: None, self._probabilities)
+        _watch("torch.amp.grad_scaler", self._clips.watch_scalers, self._clips)
+        _watch("torch.nn.utils.clip_grad", self._clips.watch_clips)
         _watch("argparse", BooleanArguments().watch)
         warned = TorchWarnings()
         _watch("torch.nn.functional", warned.watch, warned)
@@ -95,6 +102,7 @@ class Notes:
     def begins(self, tensors: Any, *, keeps_graph: bool) -> None:
         """A backward pass begins that is no evaluation's."""
         self._zeroed.begins(tensors, keeps_graph=keeps_graph)
+        self._probabilities.begins(tensors)
 
     def passed(self, *, exchanged: bool) -> None:
         """It has ended, with or without a collective in it."""
