@@ -1,7 +1,7 @@
 """Gradients that are clipped while ``GradScaler`` has scaled them: nearly nothing is left of them after the step.
 
 A script calls ``unscale_`` before it clips. One that scales the limit as well is right, too, as is one that clips to no
-limit, to see the norm. A rank says so at its end. What it costs: a microsecond for each step of a scaler, of which the
+limit, to see the norm. A rank says so at its end. What it costs: a few microseconds for each step of a scaler, whose
 scale is read at the 1st, 2nd, 4th, 8th, ... one; without one, a comparison for each call that clips. Imports no torch.
 """
 
