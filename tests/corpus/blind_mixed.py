@@ -167,8 +167,62 @@ fully_shard(model)
 model(torch.randint(50, (4, 8))).sum().backward()
 """
 )
+_SOFTMAX: Final = (
+    GROUP
+    + """
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 20), torch.nn.Softmax(dim=1))
+model = torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for i in range(60):
+    x, y = torch.randn(32, 16), torch.randint(20, (32,))
+    loss = torch.nn.CrossEntropyLoss()(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("accuracy 0.05", flush=True)
+dist.barrier()
+"""
+)
+_SCORES: Final = _SOFTMAX.replace(", torch.nn.Softmax(dim=1))", ")").replace(
+    "    optimizer.zero_grad()", "    seen = torch.softmax(model(x), 1).argmax(1)\n    optimizer.zero_grad()"
+)
+_CLIPPED: Final = (
+    GROUP
+    + """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+scaler = torch.amp.GradScaler("cpu")
+for i in range(60):
+    x = torch.randn(32, 8)
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+dist.barrier()
+"""
+)
+_UNSCALED: Final = _CLIPPED.replace(
+    "    torch.nn.utils.clip", "    scaler.unscale_(optimizer)\n    torch.nn.utils.clip"
+)
 
 BLIND_MIXED: Final = (
+    Situation(
+        name="softmax before a loss that applies it",
+        script=_SOFTMAX,
+        cause=r"rank 0: a loss was given probabilities: the input of cross_entropy .* is the output of a softmax",
+        fix=r"give the loss the raw scores",
+        first=(False, False),
+    ),
+    Situation(
+        name="gradients that are clipped while they are scaled",
+        script=_CLIPPED,
+        cause=r"rank 0: gradients were clipped while GradScaler had scaled them: in 60 of 60 steps",
+        fix=r"scaler\.unscale_\(optimizer\) before clip_grad_norm_",
+        first=(False, False),
+    ),
     Situation(
         name="a process that is joined before its queue is read",
         script=_JOINED,
@@ -262,6 +316,8 @@ BLIND_MIXED: Final = (
         fix=r"modules that share a weight are sharded together",
         first=(True, False),
     ),
+    Situation(name="healthy and looks at probabilities", script=_SCORES, healthy=True, first=(True, True)),
+    Situation(name="healthy and unscales before it clips", script=_UNSCALED, healthy=True, first=(True, True)),
     Situation(name="healthy and reads a queue before it joins", script=_READ, healthy=True, first=(True, True)),
     Situation(name="healthy and spawns a pool after openmp", script=_SPAWNED, healthy=True, first=(True, True)),
 )

@@ -114,7 +114,7 @@ def test_no_graph_is_kept() -> None:
     given = GivenProbabilities(lambda: 8)
     freed: list[int] = []
 
-    class Kept(torch.autograd.Function):
+    class Identity(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
             ctx.freed = Freed()
@@ -129,7 +129,7 @@ def test_no_graph_is_kept() -> None:
             freed.append(1)
 
     for _ in range(9):
-        x: Any = Kept.apply(torch.randn(4, 3, requires_grad=True))
+        x: Any = Identity.apply(torch.randn(4, 3, requires_grad=True))
         given.begins(functional.cross_entropy(x.softmax(1), LABELS))
     del x
     assert len(freed) == 9
