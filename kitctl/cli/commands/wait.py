@@ -75,7 +75,7 @@ class Changes:
         is_new = about and about not in self._told
         noted = "" if why else topic(found.note, job.name)
         if job.phase != self._phase or is_new:
-            told = line(why if is_new else found.note)
+            told = line(why if is_new or (about and job.finished) else found.note)
             yield f"{job.name}: {job.phase}" + (f" ({told})" if told else "")
         elif noted and noted not in self._told:
             yield f"{job.name}: {line(found.note)}"

@@ -80,9 +80,17 @@ def names_no_file(error: str) -> bool:
 
 
 def source(traceback: str) -> str:
-    """`` at train.py:20: assert a == b``: the line that an error without words comes from; empty without one."""
-    frame = _last(traceback)
-    return f" at {frame[0]}:{frame[1]}{': ' * bool(frame[2])}{frame[2]}" if frame else ""
+    """`` at train.py:20: assert a == b``: the line that an error without words comes from; empty without one.
+
+    If a library asserts something, its words and both places.
+    """
+    frame, every = _last(traceback), _FRAME.findall(traceback)
+    if not frame:
+        return ""
+    place, code = f"{frame[0]}:{frame[1]}", frame[2]
+    if not code.startswith("assert ") and every[-1][2].startswith("assert "):
+        place, code = f"{every[-1][0]}:{every[-1][1]}, called at {place}", every[-1][2]
+    return f" at {place}{': ' * bool(code)}{code}"
 
 
 def with_place(fix: str, traceback: str) -> str:

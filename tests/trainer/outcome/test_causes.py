@@ -69,6 +69,7 @@ def test_the_port_of_the_ranks_own_store_is_another_one_in_the_next_round_and_th
         ("RuntimeError: CUDA error: no kernel image is available for execution on the device", "another build"),
         ("RuntimeError: Found no NVIDIA driver on your system.", "device='cpu'"),
         ("RuntimeError: nccl2 requires at least one CUDA device", "--gpus-per-node N"),
+        ("ValueError: Your assigned backend nccl is not available, please use gloo", "use the backend gloo"),
         ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "backend gloo"),
         ("RuntimeError: Distributed package doesn't have NCCL built in", "backend gloo"),
         ("RuntimeError: Distributed package doesn't have Gloo built in", "choose an image whose torch has gloo"),
@@ -169,7 +170,8 @@ def test_permanent_causes() -> None:
         r"^ImportError: (cannot import name|attempted relative import)",
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
-        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs)",
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs"
+        r"|assigned backend nccl is not available|Nccl backend is required but no cuda)",
         r"^[\w.]+: .*doesn't have NCCL built in",
         r"^[\w.]+: .*doesn't have Gloo built in",
         r"^[\w.]+: .*Found no NVIDIA driver",

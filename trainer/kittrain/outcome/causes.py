@@ -199,7 +199,8 @@ CAUSES: Final[tuple[Cause, ...]] = (
     ),
     Cause(
         "backend-needs-gpu",  # an error's own words: among the last lines they may be a warning
-        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs)",
+        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs"
+        r"|assigned backend nccl is not available|Nccl backend is required but no cuda)",
         fix="give each node GPUs (--gpus-per-node N), or let the script use the backend gloo",
         permanent=True,
         seen="RuntimeError: nccl2 requires at least one CUDA device",

@@ -69,6 +69,14 @@ def test_an_error_without_words_is_told_with_the_line_of_the_users_code() -> Non
     cause, _ = told("AssertionError:", traceback=BARE.format("AssertionError"))
     assert cause == "rank 1: AssertionError: at train.py:20: assert ids.shape == mask.shape"
     assert told("AssertionError:")[0] == "rank 1: AssertionError:"
+    inner = '  File "/venv/lib/python3.12/site-packages/timm/data/readers.py", line 42, in create\n    {}\nAssertionError'
+    calls = BARE.replace("    assert ids.shape == mask.shape\n           ^^^^^^^^^^^^^^^^^^^^^^^\n", "    create(root)\n")
+    called = calls.format(inner.format("assert os.path.exists(root)"))
+    cause, fix = told("AssertionError:", traceback=called)
+    assert cause == "rank 1: AssertionError: at readers.py:42, called at train.py:20: assert os.path.exists(root)"
+    assert "see train.py:20" in fix
+    other = calls.format(inner.format("create_reader(root)"))
+    assert told("AssertionError:", traceback=other)[0].endswith(" at train.py:20: create(root)")
 
 
 def test_the_line_that_executes_a_text_is_told_and_not_the_line_in_that() -> None:
