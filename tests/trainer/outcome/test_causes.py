@@ -170,8 +170,12 @@ def test_permanent_causes() -> None:
         r"^ImportError: (cannot import name|attempted relative import)",
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
-        r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs"
-        r"|assigned backend nccl is not available|Nccl backend is required but no cuda)",
+        "".join(
+            (
+                r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs",
+                r"|assigned backend nccl is not available|Nccl backend is required but no cuda)",
+            )
+        ),
         r"^[\w.]+: .*doesn't have NCCL built in",
         r"^[\w.]+: .*doesn't have Gloo built in",
         r"^[\w.]+: .*Found no NVIDIA driver",

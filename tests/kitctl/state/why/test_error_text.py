@@ -69,8 +69,8 @@ def test_an_error_without_words_is_told_with_the_line_of_the_users_code() -> Non
     cause, _ = told("AssertionError:", traceback=BARE.format("AssertionError"))
     assert cause == "rank 1: AssertionError: at train.py:20: assert ids.shape == mask.shape"
     assert told("AssertionError:")[0] == "rank 1: AssertionError:"
-    inner = '  File "/venv/lib/python3.12/site-packages/timm/data/readers.py", line 42, in create\n    {}\nAssertionError'
-    calls = BARE.replace("    assert ids.shape == mask.shape\n           ^^^^^^^^^^^^^^^^^^^^^^^\n", "    create(root)\n")
+    inner = '  File "/venv/lib/python3.12/site-packages/timm/readers.py", line 42, in create\n    {}\nAssertionError'
+    calls = BARE.replace(f"    assert ids.shape == mask.shape\n{'^' * 23:>34}\n", "    create(root)\n")
     called = calls.format(inner.format("assert os.path.exists(root)"))
     cause, fix = told("AssertionError:", traceback=called)
     assert cause == "rank 1: AssertionError: at readers.py:42, called at train.py:20: assert os.path.exists(root)"
