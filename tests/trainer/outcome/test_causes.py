@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from kittrain.outcome.causes import CAUSES, UNKNOWN, Kind, cause_of
@@ -10,6 +12,12 @@ from tests.strangers import STRANGERS
 GLOO = "RuntimeError: [third_party/gloo/gloo/transport/tcp/pair.cc:545] "
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3356, "
 WATCHDOG = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] "
+
+
+NEEDS_GPU: Final = (
+    r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs"
+    r"|assigned backend nccl is not available|Nccl backend is required but no cuda)"
+)
 
 
 @pytest.mark.parametrize(
@@ -170,12 +178,7 @@ def test_permanent_causes() -> None:
         r"^ImportError: (cannot import name|attempted relative import)",
         r"^ImportError: (No module named \S+\.__main__: |\S+ has no Python code)",
         r"(?im)^exit code 2\b.*^usage: .*^(\S+: )?error: ",
-        "".join(
-            (
-                r"^[\w.]+: .*(requires at least one CUDA device|is only supported with GPUs",
-                r"|assigned backend nccl is not available|Nccl backend is required but no cuda)",
-            )
-        ),
+        NEEDS_GPU,
         r"^[\w.]+: .*doesn't have NCCL built in",
         r"^[\w.]+: .*doesn't have Gloo built in",
         r"^[\w.]+: .*Found no NVIDIA driver",
