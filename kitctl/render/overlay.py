@@ -34,7 +34,7 @@ KEYED: Final = {  # lists that are merged by a key of their items
 SAYS_WHY: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
 _MAIN: Final = f"pod.spec.containers[{names.CONTAINER}]"
 OWNERS: Final = {  # which key of the job sets a field of the template, by the beginning of the path
-    "pod.metadata.labels": "kitctl, or by labels; choose another label",
+    "pod.metadata.labels": "labels, or to kitctl; choose another label",
     "pod.spec.terminationGracePeriodSeconds": "policy.gracePeriod",
     "pod.spec.priorityClassName": "scheduling.priorityClass",
     "pod.spec.schedulerName": "scheduling.scheduler",

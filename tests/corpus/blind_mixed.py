@@ -207,6 +207,22 @@ dist.barrier()
 _UNSCALED: Final = _CLIPPED.replace(
     "    torch.nn.utils.clip", "    scaler.unscale_(optimizer)\n    torch.nn.utils.clip"
 )
+_STREAM: Final = (
+    DDP
+    + """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        for i in range(64):
+            yield torch.full((4,), float(i))
+for x in torch.utils.data.DataLoader(Stream(), batch_size=4, num_workers=2):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+dist.barrier()
+"""
+)
+_PARTS: Final = _STREAM.replace("for i in range(64)", "for i in range(info.id, 64, info.num_workers)")
 
 BLIND_MIXED: Final = (
     Situation(
@@ -316,6 +332,14 @@ BLIND_MIXED: Final = (
         fix=r"modules that share a weight are sharded together",
         first=(True, False),
     ),
+    Situation(
+        name="a data set that its workers do not share out",
+        script=_STREAM,
+        cause=r"rank 0: the workers of a DataLoader read the same samples: each of 2 has all of Stream",
+        fix=r"let the data set yield each worker its own part",
+        first=(False, False),
+    ),
+    Situation(name="healthy and shares out a data set", script=_PARTS, healthy=True, first=(True, True)),
     Situation(name="healthy and looks at probabilities", script=_SCORES, healthy=True, first=(True, True)),
     Situation(name="healthy and unscales before it clips", script=_UNSCALED, healthy=True, first=(True, True)),
     Situation(name="healthy and reads a queue before it joins", script=_READ, healthy=True, first=(True, True)),

@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.nn.parallel import DistributedDataParallel, distributed
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, dataloader
 
 import kittrain
 from kittrain import torch_private
@@ -89,6 +89,7 @@ SET_GROUP: Final = "_update_default_pg"
 COUNT_COLLECTIVES: Final = ("_world", "_get_sequence_number_for_group")
 ITERATOR: Final = "_iterator"
 FETCHER: Final = "_dataset_fetcher"
+WORKER_PASS: Final = ("_MultiProcessingDataLoaderIter", "_next_data")  # a pass with workers, and what gives a batch
 # Of DDP, its reducer and logger: ``tests/trainer/rank/world/test_replica_state.py`` shows that they do what is
 # expected.
 DDP_METHODS: Final = (
@@ -231,6 +232,7 @@ def test_every_private_name_of_the_package_is_tested_here() -> None:
         *(name for name in early.EXCHANGES if private(name)),
         ITERATOR,
         FETCHER,
+        *WORKER_PASS,
         *DDP_METHODS,
         *DDP_FIELDS,
         *REDUCER_METHODS,
@@ -532,6 +534,27 @@ def test_a_loaders_iteration_knows_whether_its_stream_has_ended() -> None:
     assert not getattr(batches, FETCHER).ended
     next(batches), next(batches)
     assert getattr(batches, FETCHER).ended
+
+
+def test_the_first_batches_of_a_pass_with_workers_are_seen_and_torchs_own_function_gives_the_others() -> None:
+    name, method = WORKER_PASS
+    seen: list[list[int]] = []
+
+    def noted(batch: Any) -> bool:
+        seen.append(batch.tolist())
+        return len(seen) == 2
+
+    kind, begun = early.first_batches(dataloader, lambda loader: noted if loader.num_workers else None)
+    assert kind.__name__ == name
+    loader = DataLoader(Stream(), batch_size=2, num_workers=1)
+    batches: Any = iter(loader)
+    begun(batches, loader)
+    assert method in vars(batches)
+    assert [one.tolist() for one in batches] == [[0, 1], [2]] == seen
+    assert method not in vars(batches)
+    others: Any = iter(loader)
+    begun(others, DataLoader(Stream()))
+    assert method not in vars(others)
 
 
 def test_torchs_library_reads_the_log_level() -> None:

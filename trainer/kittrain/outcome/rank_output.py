@@ -46,6 +46,7 @@ NOT_REGISTERED: Final = "layers that their model does not know are not trained: 
 WARNED: Final = "torch has warned of a wrong result: "  # in its words
 UNSEEN_CHANGE: Final = "the persistent workers of a DataLoader do not see what was set in its data set since: "  # what
 SAME_DRAWS: Final = "the workers of a DataLoader draw the same numbers in each pass: "  # of which generator
+SAME_SAMPLES: Final = "the workers of a DataLoader read the same samples: "  # how many, and of which data set
 # Of hooks, what tells most first.
 NOTES: Final = (
     *(
@@ -62,7 +63,7 @@ NOTES: Final = (
         PROBABILITIES,
     ),
     *(FADED, UNAVERAGED, ANOTHER_MODEL, STILL_EVALUATES, STILL_TRAINS, NO_BATCH_SEEN, NOT_RESUMED, NEW_SCHEDULE),
-    *(RESUMED_ALONE, WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, LEFT_GRADIENTS),
+    *(RESUMED_ALONE, WARNED, SAME_ORDER, REPLAYED, UNSEEN_CHANGE, SAME_DRAWS, SAME_SAMPLES, LEFT_GRADIENTS),
 )
 SAME: Final = 10  # lines that show one loss, after which it does not change
 

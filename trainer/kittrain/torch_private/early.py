@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -207,6 +208,34 @@ def _bytes(values: Any) -> int:
     if isinstance(values, list | tuple):
         return sum(map(_bytes, values))
     return getattr(values, "nbytes", 0)
+
+
+def first_batches(
+    dataloader: ModuleType, begins: Callable[[Any], Callable[[Any], bool] | None]
+) -> tuple[type[Any], Callable[..., None]]:
+    """For passes over loaders with workers: their class, and what is to be called after its ``__init__``.
+
+    Args:
+        dataloader: ``torch.utils.data.dataloader``.
+        begins: called with a loader whose pass begins; what it returns is called with each of the next batches, until
+            that returns whether it has seen enough. Nothing is left in the pass then; None: it is left alone.
+    """
+
+    def begun(batches: Any, loader: Any, *_args: object, **_kwargs: object) -> None:
+        if (noted := begins(loader)) is None:
+            return
+        weak = weakref.ref(batches)  # else a pass that the script leaves early would not be freed at once
+
+        def next_data() -> Any:
+            found: Any = weak()
+            batch = type(found)._next_data(found)  # noqa: SLF001
+            if noted(batch):
+                vars(found).pop("_next_data", None)
+            return batch
+
+        batches._next_data = next_data  # noqa: SLF001
+
+    return dataloader._MultiProcessingDataLoaderIter, begun  # noqa: SLF001
 
 
 def read_log_level() -> None:

@@ -147,6 +147,15 @@ NOTES: Final = Family(
             means="the loss applies it again, and the model hardly learns",
         ),
         Rule(
+            "workers-repeat-samples",
+            r"(the workers of a DataLoader read the same samples: )",
+            "",
+            "let the data set yield each worker its own part: torch.utils.data.get_worker_info() has its id and how "
+            "many there are; and each rank its own, by dist.get_rank() and dist.get_world_size()",
+            seen="the workers of a DataLoader read the same samples: each of 2 has all of Stream",
+            means="an IterableDataset is copied into each worker, and a pass has all samples as often",
+        ),
+        Rule(
             "model-differs-between-ranks",
             r"(the model is not that of rank 0 any more: )",
             "",

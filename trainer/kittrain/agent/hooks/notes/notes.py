@@ -17,6 +17,7 @@ from kittrain.agent.hooks.notes.left_gradients import LeftGradients
 from kittrain.agent.hooks.notes.left_out_parameters import LeftOutParameters
 from kittrain.agent.hooks.notes.loaded_names import LoadedNames
 from kittrain.agent.hooks.notes.new_schedules import NewSchedules
+from kittrain.agent.hooks.notes.repeated_samples import RepeatedSamples
 from kittrain.agent.hooks.notes.sampler_orders import SamplerOrders
 from kittrain.agent.hooks.notes.scaled_clips import ScaledClips
 from kittrain.agent.hooks.notes.torch_warnings import TorchWarnings
@@ -61,6 +62,7 @@ class Notes:
         self.resumed = UnloadedOptimizers()
         self._changes = UnseenChanges(steps)
         self._generators = CopiedGenerators(steps)
+        self._samples = RepeatedSamples(steps)
         self._evaluations = TrainingEvaluations(steps)
         self._norms = UntouchedNorms(steps)
         self._models = DivergedModels()
@@ -87,6 +89,7 @@ class Notes:
         _watch("torch.utils.data.distributed", self._orders.watch, self._orders)
         _watch("torch.utils.data.dataloader", self._changes.watch, self._changes)
         _watch("torch.utils.data.dataloader", self._generators.watch, self._generators)
+        _watch("torch.utils.data.dataloader", self._samples.watch, self._samples)
         _watch("torch.nn.modules.module", self._names.watch, self._names)
         _watch("torch.autograd", lambda _: None, self._probabilities)
         _watch("torch.amp.grad_scaler", self._clips.watch_scalers, self._clips)
