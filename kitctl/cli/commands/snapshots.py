@@ -158,7 +158,7 @@ def _print(found: Sequence[SnapshotFacts], output: str | None) -> None:
     elif found:
         echo("\n".join(_lines(found, wide=output == "wide")))
     else:
-        info("no snapshots yet")
+        info("no snapshots yet; checkpoints that a script or its framework writes are not listed")
 
 
 def _lines(found: Sequence[SnapshotFacts], *, wide: bool = False) -> list[str]:

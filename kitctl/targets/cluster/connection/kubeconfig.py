@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ class Context(NamedTuple):
 
 
 Header = tuple[str, str]
+_ACTS_AS = re.compile(r"""\bas(?:-\w+)*["']?\s*:""")  # the keys of a user who acts as another one
 
 
 class Connection:
@@ -100,7 +102,10 @@ def _has_kubeconfig() -> bool:
 def _contexts(paths: str) -> tuple[dict[str, dict[str, Any]], str]:
     """What the contexts are, by name, and the current one's name; read here, as the client wants a current one."""
     merged = config.kube_config.KubeConfigMerger(paths).config
-    value = merged.value if merged else {}
+    return _contexts_in(merged.value if merged else {})
+
+
+def _contexts_in(value: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], str]:
     found = {one.value["name"]: one.value.get("context") or {} for one in value.get("contexts", ())}
     return found, value.get("current-context") or ""
 
@@ -110,10 +115,13 @@ def _impersonated(paths: str, context: str | None) -> list[Header]:
 
     Source: kubernetes.io/docs/reference/access-authn-authz/user-impersonation.
     """
-    merged = config.kube_config.KubeConfigMerger(paths).config.value
-    contexts, current = _contexts(paths)
+    files = [found for path in paths.split(os.pathsep) if path and (found := Path(path).expanduser()).exists()]
+    if not any(_ACTS_AS.search(file.read_text(errors="replace")) for file in files):
+        return []  # which is seen sooner than YAML is parsed
+    value = config.kube_config.KubeConfigMerger(paths).config.value
+    contexts, current = _contexts_in(value)
     name = contexts[context or current].get("user")
-    user = next((one.value.get("user") or {} for one in merged.get("users", ()) if one.value["name"] == name), {})
+    user = next((one.value.get("user") or {} for one in value.get("users", ()) if one.value["name"] == name), {})
     extra = (user.get("as-user-extra") or {}).items()
     return [
         *(("Impersonate-User", str(one)) for one in [user.get("as")] if one),
