@@ -353,4 +353,11 @@ for batch in torch.utils.data.DataLoader(Items(), num_workers=1):
         fix="service is up",
         options=ONCE,
     ),
+    Situation(
+        name="a checkpoint without a scaler",
+        script=GROUP + 'scaler = torch.amp.GradScaler("cpu")\nscaler.load_state_dict({"state": {}})\n',
+        cause="the checkpoint has no state of a GradScaler",
+        fix=r"save scaler\.state_dict\(\) with the others'",
+        options=ONCE,
+    ),
 )

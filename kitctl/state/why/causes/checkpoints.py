@@ -66,6 +66,15 @@ CHECKPOINTS: Final = Family(
             seen="UnpicklingError: Weights only load failed",
         ),
         Rule(
+            "gradient-scaler-not-in-checkpoint",
+            r"^KeyError: 'scale'(?:\n|$)",
+            "the checkpoint has no state of a GradScaler",
+            "save scaler.state_dict() with the others'; of one that was saved without, as without mixed precision, "
+            "load the rest alone",
+            called=r"grad_scaler\.py\", line \d+, in load_state_dict",
+            seen="KeyError: 'scale'",
+        ),
+        Rule(
             "checkpoint-damaged-or-incomplete",
             r"PytorchStreamReader failed|failed finding central directory|unexpected EOF, expected \d+ more bytes"
             r"|record size \(\d+ bytes\) does not match expected size",
