@@ -37,7 +37,7 @@ def test_a_user_who_acts_as_another_one_has_their_rights_alone(namespace: str, t
     assert "ann" in json.dumps(claim["metadata"]["annotations"]), "what it makes is hers"
     assert "rank 0 of 1" in ann("exec", "run", "--rank", "0", "--", "sh", "-c", "echo rank $RANK of $WORLD_SIZE")
     assert "run" in ann("list")
-    assert ann("list", "-A", exit_code=1).endswith("where you have this right: kitctl list -n NAMESPACE\n")
+    assert ann("list", "-A", exit_code=1).endswith("where you have it: kitctl list -n NAMESPACE\n")
     ann("delete", "run", "-y")
     ann("delete", "run", "--snapshots", "-y")
     assert not get(namespace, "pvc")["items"]

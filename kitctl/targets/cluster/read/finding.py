@@ -74,7 +74,7 @@ def jobs(api: Api, namespace: str | None) -> list[Object]:
                 refusals.append(refusal)
     if refusals and not found:
         if namespace is None and isinstance(refusals[0], Forbidden):
-            fix = "name a namespace where you have this right: kitctl list -n NAMESPACE"
+            fix = "ask for this right, or use a namespace where you have it: kitctl list -n NAMESPACE"
             raise Forbidden(refusals[0].message, fix=fix) from refusals[0]
         raise refusals[0]
     return found
