@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 
+from kitctl.cli import _WITH_COMMANDS, COMMANDS, cli
 from kitctl.cli.main import main
 from tests.kitctl.localjobs import ended_job
 
@@ -37,3 +39,9 @@ def test_other_options_come_after_it(words: tuple[str, ...], capsys: pytest.Capt
 def test_a_value_that_names_a_command_is_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--target", "local", "-n", "status", "list"]) == 0
     assert "no jobs in namespace 'status'" in capsys.readouterr().err
+
+
+def test_commands_that_are_groups_are_known_without_an_import() -> None:
+    context = click.Context(cli)
+    groups = {name for name in COMMANDS if isinstance(cli.get_command(context, name), click.Group)}
+    assert groups == _WITH_COMMANDS
