@@ -28,6 +28,7 @@ from kittrain.outcome.rank_output import (
     RESUMED_ALONE,
     SAME_DRAWS,
     SAME_ORDER,
+    SAME_SAMPLES,
     STILL_EVALUATES,
     STILL_TRAINS,
     TAKEN_FOR_TRUE,
@@ -233,6 +234,14 @@ for _ in range(12):
     scaler.step(optimizer)
     scaler.update()
 """
+STREAMED: Final = """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        info = torch.utils.data.get_worker_info()
+        yield from range({first}, 64, {every})
+for _ in torch.utils.data.DataLoader(Stream(), 4, num_workers=2):
+    step()
+"""
 SCRIPTS: Final = {
     CHANGED_NOTHING: "optimizer.param_groups[0]['lr'] = 0\nstep()",
     NOTHING_LOADED: "model.load_state_dict({f'module.{k}': v for k, v in model.state_dict().items()}, strict=False)",
@@ -260,9 +269,11 @@ SCRIPTS: Final = {
     WARNED: "torch.nn.functional.mse_loss(torch.ones(3, 1), torch.ones(3))",
     UNSEEN_CHANGE: WORKERS.format(persistent=True),
     SAME_DRAWS: DRAWN.format(shuffle=True),
+    SAME_SAMPLES: STREAMED.format(first="0", every="1"),
     LEFT_GRADIENTS: "for i in range(11):\n    passed()\n    if i % 4 == 3:\n        optimizer.step()",
 }  # fmt: skip
 WELL: Final = (
+    STREAMED.format(first="info.id", every="info.num_workers"),
     "step()",
     "",
     "model.load_state_dict(model.state_dict(), strict=False)",
