@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 from kitctl.base import printable
@@ -80,8 +81,8 @@ class Job:
         Raises:
             NotFound: it has no such rank.
         """
-        _number("rank", rank, int)
-        _number("tail", tail, int)
+        _number("rank", rank)
+        _number("tail", tail)
         ranks = frozenset() if rank is None else frozenset({rank})
         selected = log.Filter(ranks=ranks, include=re.compile(include) if include else None)
         return Page("\n".join(line.text for line in self.lines(selected, tail=tail)))
@@ -102,7 +103,7 @@ class Job:
             WaitTimeout: after ``timeout``; the job continues.
             Unavailable: the target does not answer.
         """
-        _number("timeout", timeout, float)
+        _number("timeout", timeout, whole=False)
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         try:
             now = self._state_by(deadline)
@@ -304,7 +305,7 @@ class Job:
         Raises:
             UsageError: it is not elastic, or not for that many.
         """
-        _number("nodes", nodes, int)
+        _number("nodes", nodes)
         self.target.scale(self.namespace, self.name, nodes)
 
     def suspend(self) -> None:
@@ -399,16 +400,15 @@ def _unfinished(name: str, phase: Phase) -> str:
             return f"it is still running: kitctl status {name}"
 
 
-def _number(name: str, given: object, kind: type[int | float]) -> None:
-    """Check an argument of a call, which a notebook's user may give as text.
+def _number(name: str, given: object, *, whole: bool = True) -> None:
+    """Check an argument of a call, which a notebook's user may give as text; numpy's numbers are some, too.
 
     Raises:
-        UsageError: it is no number of that kind.
+        UsageError: it is no number, or none of that kind.
     """
-    fits = isinstance(given, int) or (kind is float and isinstance(given, float))
-    if given is not None and (not fits or isinstance(given, bool)):
-        what = f"{name}: {given!r} is no {'number of seconds' if kind is float else 'whole number'}"
-        raise UsageError(what, fix=f"give one, as in {name}={'60' if kind is float else '0'}")
+    if given is not None and (isinstance(given, bool) or not isinstance(given, Integral if whole else Real)):
+        what, example = ("whole number", "0") if whole else ("number of seconds", "60")
+        raise UsageError(f"{name}: {given!r} is no {what}", fix=f"give one, as in {name}={example}")
 
 
 def no_history(found: JobHistory, job: JobState) -> KitError:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kitctl import Client, JobSpec, load
@@ -81,7 +82,7 @@ def test_a_script_above_the_folder_runs_here_and_files_may_be_texts(client: Clie
     client = Client(target="local")
     job = client.submit(JobSpec(command=("../hello.py",)), folder=str(tmp_path / "below"))
     assert job.wait(timeout=120).phase == "Succeeded"
-    assert job.logs(rank=0) == "[rank 0]: hello"
+    assert job.logs(rank=0) == "[rank 0]: hello" == job.logs(rank=np.int64(0))  # type: ignore[arg-type]
     for number in ({"rank": "0"}, {"tail": 2.5}, {"rank": True}):
         with pytest.raises(UsageError, match="is no whole number"):
             job.logs(**number)

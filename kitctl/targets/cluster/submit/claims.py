@@ -70,12 +70,10 @@ def remove(api: Api, job: Object, user: str, warn: Callable[[str], None]) -> boo
     found = api.find(KIND, namespace, name) if name else None
     if found is None:
         return False
-    found |= {"kind": KIND}
     if why := why_kept(found, job, user):
-        warn(f"claim {name!r} stays: {why}; kubectl delete pvc -n {namespace} {name} deletes it anyway")
+        warn(f"claim {name!r} stays: {why}; {_anyway(found)}")
         return False
-    api.delete(found, version=found["metadata"]["resourceVersion"])
-    wait_deleted(api, found)
+    _delete(api, found)
     return True
 
 
@@ -88,30 +86,42 @@ def remove_left(api: Api, namespace: str, name: str, user: str) -> bool:
     found = api.find(KIND, namespace, name)
     if found is None:
         return False
-    found |= {"kind": KIND}
-    anyway = f"kubectl delete pvc -n {namespace} {name} deletes it anyway"
     if why := why_not_yours(found, user):
-        raise ConflictError(f"claim {name!r} stays: {why}", fix=anyway)
-    if user_of := [job for job in finding.jobs(api, namespace) if job_facts.snapshot_claim(job) == name]:
-        other = user_of[0]["metadata"]["name"]
+        raise ConflictError(f"claim {name!r} stays: {why}", fix=_anyway(found))
+    users = (job["metadata"]["name"] for job in finding.jobs(api, namespace) if job_facts.snapshot_claim(job) == name)
+    if other := next(users, ""):
         raise ConflictError(f"claim {name!r} stays: job {other!r} uses it", fix=f"kitctl delete {other}, then again")
-    api.delete(found, version=found["metadata"]["resourceVersion"])
-    wait_deleted(api, found)
+    _delete(api, found)
     return True
 
 
 def why_kept(found: Object, job: Object, user: str) -> str:
     """Why this user must not delete a claim with this job; empty if they may. Pure."""
-    marks = lifecycle.annotations_of(found)
-    if marks.get(names.ANNOTATION_JOB_UID, job["metadata"]["uid"]) != job["metadata"]["uid"]:
+    made_for = lifecycle.annotations_of(found).get(names.ANNOTATION_JOB_UID)
+    if _is_submits(found) and made_for != job["metadata"]["uid"]:
         return "it was not made for this job, or another job has it now"
     return why_not_yours(found, user)
 
 
 def why_not_yours(found: Object, user: str) -> str:
     """Why a claim is not one that ``kitctl submit`` made for this user; empty if it is. Pure."""
-    marks = lifecycle.annotations_of(found)
-    if not lifecycle.is_kitctl_object(found) or job_facts.owner_keys(found) or names.ANNOTATION_JOB_UID not in marks:
+    if not _is_submits(found):
         return "it was not made by kitctl submit"
-    creator = marks.get(names.ANNOTATION_USER, "")
+    creator = lifecycle.annotations_of(found).get(names.ANNOTATION_USER, "")
     return "" if creator == user else f"{creator or 'another user'} created it, and you are {user}"
+
+
+def _is_submits(found: Object) -> bool:
+    marks = lifecycle.annotations_of(found)
+    return lifecycle.is_kitctl_object(found) and not job_facts.owner_keys(found) and names.ANNOTATION_JOB_UID in marks
+
+
+def _anyway(found: Object) -> str:
+    where = found["metadata"]
+    return f"kubectl delete pvc -n {where['namespace']} {where['name']} deletes it anyway"
+
+
+def _delete(api: Api, found: Object) -> None:
+    found |= {"kind": KIND}
+    api.delete(found, version=found["metadata"]["resourceVersion"])
+    wait_deleted(api, found)

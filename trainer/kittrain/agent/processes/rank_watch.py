@@ -422,7 +422,7 @@ def _fork(found: tuple[int, list[str]]) -> str:
     """Where a fork of a rank is, and whether it can go on; empty of an idle one."""
     pid, printed = found
     line = line_of_fork(printed)
-    return line + LOST_THREADS * bool(line and has_lost_threads(pid) and waits_for_a_thread(printed))
+    return line + LOST_THREADS * bool(line and has_lost_threads(pid) and waits_for_a_thread(printed, linecache.getline))
 
 
 def _report(number: int, rank: WatchedRank, location: Location | None, **found: Any) -> RankStatus:

@@ -60,6 +60,7 @@ UNREAD: Final = {"output": "a process whose output nobody reads", "queue": "a pr
 LOST_THREADS: Final = ", forked without the thread that it waits for"  # of a process, after its place
 # Files of Python's libraries in which a process waits for another one, or not for ever.
 SHARED_LOCKS: Final = ("/multiprocessing/", "/concurrent/futures/", "/threading.py")
+_ACQUIRES: Final = re.compile(r"\bacquire\(")
 # Frames in which a rank waits for what it has begun itself: file, function, what. Of locks and files Python has none.
 AWAITS: Final[tuple[tuple[str, str, str], ...]] = (
     *(("/subprocess.py", name, A_PROCESS) for name in ("wait", "communicate", "_communicate")),
@@ -199,10 +200,19 @@ def line_of_fork(printed: Iterable[str]) -> str:
     return ""
 
 
-def waits_for_a_thread(printed: Iterable[str]) -> bool:
-    """Whether a process that waits for a lock does so for one of its own threads, as far as its stack tells."""
-    innermost = next((found[1] for text in printed if (found := FRAME.match(text))), SHARED_LOCKS[0])
-    return not any(part in innermost for part in SHARED_LOCKS)
+def waits_for_a_thread(printed: Iterable[str], source: Callable[[str, int], str]) -> bool:
+    """Whether a process that waits for a lock does so for one of its own threads, as far as its stack tells.
+
+    ``acquire()`` of a lock that processes share has no frame of its own.
+
+    Args:
+        printed: by faulthandler.
+        source: gives a line of a file.
+    """
+    found = next(filter(None, map(FRAME.match, printed)), None)
+    if found is None or any(part in found[1] for part in SHARED_LOCKS):
+        return False
+    return not _ACQUIRES.search(source(found[1], int(found[2])))
 
 
 def _exit_handlers(frames: list[Frame]) -> Iterator[Frame] | None:
