@@ -212,3 +212,10 @@ def test_a_fork_that_waits_for_a_lock_of_a_thread_that_it_does_not_have(before: 
         assert has_lost_threads(fork) == (seconds > 1)
         assert not has_lost_threads(pid)
     assert not has_lost_threads(fork), "there is no such process"
+
+
+def test_a_process_that_waits_for_a_thread_that_it_has_is_not_seen() -> None:
+    script = f"import threading, time\nlock = threading.Lock()\n{HOLDS}\nprint(flush=True)\nlock.acquire()"
+    with leader(script) as pid:
+        time.sleep(0.5)
+        assert not has_lost_threads(pid)

@@ -12,8 +12,10 @@ import pytest
 
 from kitctl.api.job import Job
 from kitctl.base.errors import JobCancelled, JobNotFound
-from kitctl.cli.commands.wait import wait_until_end
+from kitctl.cli.commands.wait import Changes, wait_until_end
 from kitctl.state.facts import JobFacts, NodeFacts
+from kitctl.state.phase import derive
+from kitctl.state.why.explain import Explanation
 from kitjob.report import NodeAssignment, Report
 
 PENDING = JobFacts(
@@ -128,3 +130,13 @@ def test_a_job_that_is_deleted_meanwhile_is_said_to_have_been_there(capsys: pyte
     with pytest.raises(JobNotFound, match="job 'run' was pending when last seen, and has been deleted"):
         wait_until_end(Job(target=target, namespace="team", name="run"), None)
     assert capsys.readouterr().err == "run: Pending\n"
+
+
+def test_what_was_told_of_a_running_job_stands_at_its_end_again() -> None:
+    running = msgspec.structs.replace(derive(PENDING), phase="Running")
+    found = Explanation(cause="2 ranks train without a process group", fix="", go_on="", fact="", evidence=())
+    changes = Changes()
+    told = [*changes.lines(running, found), *changes.lines(running, found)]
+    assert told == ["run: Running (2 ranks train without a process group)"]
+    ended = msgspec.structs.replace(running, phase="Succeeded")
+    assert [*changes.lines(ended, found)] == ["run: Succeeded (2 ranks train without a process group)"]
